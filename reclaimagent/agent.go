@@ -84,7 +84,7 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 		return nil, nil, err
 	}
 	reporting := report.Options{Client: client, Node: o.NodeName, MachineID: machineID, Log: w.Log, Now: w.Now}
-	teller := report.NewTeller(reporting, counts.StateReported.Store)
+	teller := report.NewStateReporter(reporting, counts.StateReported.Store)
 	counts.OnDetector = teller.SetDetector
 	l := &loop{
 		log: w.Log, now: w.Now, counts: counts, configs: make(latestConfig, 1),

@@ -64,8 +64,8 @@ type cluster struct {
 	deferred map[string]time.Time
 	// admitted has the candidates that were counted as admitted. The value is their Since.
 	admitted map[string]time.Time
-	// told has the time of the latest Event by its reason.
-	told map[string]time.Time
+	// lastWarning has the time of the latest Event by its reason.
+	lastWarning map[string]time.Time
 
 	guard
 	shown

@@ -101,7 +101,7 @@ func TestARestartKeepsTheCap(t *testing.T) {
 func TestAnOwnerIsNotPlanned(t *testing.T) {
 	w := newWorld(t, 44)
 	w.r.Roster.RecordExemptStart(box(0), uid(0), w.clock.Now())
-	w.tell(0, func(e *roster.Entry) { e.Left = w.clock.Now() })
+	w.report(0, func(e *roster.Entry) { e.Left = w.clock.Now() })
 	w.plan()
 	w.after(lease - 6*time.Second)
 	w.leaves(departure.Scheduled, 1, 2)

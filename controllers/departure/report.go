@@ -69,7 +69,7 @@ func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
 	defer r.mu.Unlock()
 	c := r.fleet[key]
 	if c == nil {
-		c = &cluster{told: map[string]time.Time{}, admitted: map[string]time.Time{}}
+		c = &cluster{lastWarning: map[string]time.Time{}, admitted: map[string]time.Time{}}
 		if r.fleet == nil {
 			r.fleet = map[client.ObjectKey]*cluster{}
 		}
@@ -133,7 +133,7 @@ func limit(p departure.Plan) string {
 
 // recordWarning records a Warning on a Cluster, at most once per quiet for each reason.
 func (r *Reconciler) recordWarning(ctx context.Context, key client.ObjectKey, c *cluster, now time.Time, reason, note string, args ...any) {
-	if last, told := c.told[reason]; told && now.Sub(last).Abs() < quiet {
+	if last, told := c.lastWarning[reason]; told && now.Sub(last).Abs() < quiet {
 		return
 	}
 	owner := &clusterv1.Cluster{}
@@ -143,6 +143,6 @@ func (r *Reconciler) recordWarning(ctx context.Context, key client.ObjectKey, c 
 		}
 		return
 	}
-	c.told[reason] = now
+	c.lastWarning[reason] = now
 	r.Recorder.Eventf(owner, nil, corev1.EventTypeWarning, reason, "PlanDepartures", note, args...)
 }

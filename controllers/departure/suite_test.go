@@ -77,7 +77,7 @@ func (w *world) start() {
 	}
 	for i, e := range w.entries {
 		if e.Left.IsZero() {
-			w.tell(i, func(*roster.Entry) {})
+			w.report(i, func(*roster.Entry) {})
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (w *world) warm() {
 
 func (w *world) after(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// tell changes the entry of a machine and reports it.
-func (w *world) tell(i int, change func(*roster.Entry)) {
+// report changes the entry of a machine and reports it.
+func (w *world) report(i int, change func(*roster.Entry)) {
 	e := w.entries[i]
 	change(&e)
 	w.entries[i] = e
@@ -103,7 +103,7 @@ func (w *world) tell(i int, change func(*roster.Entry)) {
 // leaves makes machines due in the lane.
 func (w *world) leaves(lane departure.Lane, machines ...int) {
 	for _, i := range machines {
-		w.tell(i, func(e *roster.Entry) {
+		w.report(i, func(e *roster.Entry) {
 			e.From, e.Lane = w.clock.Now(), lane
 			if lane == departure.Scheduled {
 				e.End = e.From
@@ -113,7 +113,7 @@ func (w *world) leaves(lane departure.Lane, machines ...int) {
 }
 
 // stays makes a machine wanted again.
-func (w *world) stays(i int) { w.tell(i, func(e *roster.Entry) { e.From = time.Time{} }) }
+func (w *world) stays(i int) { w.report(i, func(e *roster.Entry) { e.From = time.Time{} }) }
 
 // plan runs the planner, and returns its RequeueAfter, zero if none.
 func (w *world) plan() time.Duration {
@@ -139,7 +139,7 @@ func (w *world) verdict(i int) roster.Verdict {
 func (w *world) begin() (began []int) {
 	for i := range len(w.entries) {
 		if !w.entries[i].From.IsZero() && w.entries[i].Left.IsZero() && w.verdict(i).Granted {
-			w.tell(i, func(e *roster.Entry) { e.Left = w.clock.Now() })
+			w.report(i, func(e *roster.Entry) { e.Left = w.clock.Now() })
 			began = append(began, i)
 		}
 	}

@@ -178,7 +178,7 @@ func TestAWipeOfMachinesThatJoinedInAWarmUp(t *testing.T) {
 	w.plan()
 	for i := range 40 {
 		w.entries[i] = roster.Entry{Cluster: lab, Machine: uid(i)}
-		w.tell(i, func(*roster.Entry) {})
+		w.report(i, func(*roster.Entry) {})
 	}
 	w.plan()
 	w.wipe(departure.Unscheduled, 0)
@@ -205,7 +205,7 @@ func TestWhoIsUnknownIsNotLost(t *testing.T) {
 func TestOwnersAreNoWipe(t *testing.T) {
 	w := newGuarded(t, 40)
 	for i := range 37 {
-		w.tell(i, func(e *roster.Entry) { e.Left = w.clock.Now() })
+		w.report(i, func(e *roster.Entry) { e.Left = w.clock.Now() })
 	}
 	w.look(0, 0, "0")
 	w.after(departure.Window + time.Second)
@@ -261,7 +261,7 @@ func TestMachinesThatNeverRanRaiseNoLimit(t *testing.T) {
 	w := newGuarded(t, 100)
 	for i := range 900 {
 		w.entries[100+i] = roster.Entry{Cluster: lab, Machine: uid(100 + i), NeverRan: true}
-		w.tell(100+i, func(*roster.Entry) {})
+		w.report(100+i, func(*roster.Entry) {})
 	}
 	w.plan()
 	for i := range 100 {
@@ -280,7 +280,7 @@ func TestMachinesThatNeverRanRaiseNoLimit(t *testing.T) {
 func TestAMachineThatRanStaysCounted(t *testing.T) {
 	w := newGuarded(t, 40)
 	for i := range 40 {
-		w.tell(i, func(e *roster.Entry) { e.NeverRan = true })
+		w.report(i, func(e *roster.Entry) { e.NeverRan = true })
 	}
 	if f, _ := w.r.Roster.Fleet(lab, w.clock.Now()); f.NeverRan != 0 {
 		t.Errorf("%d of 40 machines that have run count as machines that never ran", f.NeverRan)

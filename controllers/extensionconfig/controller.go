@@ -121,8 +121,8 @@ type Reconciler struct {
 	mu sync.Mutex
 	// left reports that the manager has removed the registration for good.
 	left bool
-	// told is the state that was logged last.
-	told State
+	// reported is the state that was logged last.
+	reported State
 }
 
 // Reconcile registers the extension, or removes the registration. A failure is a State, not an error, because it is
@@ -134,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	state, why := r.reconcile(ctx)
-	r.tell(ctx, state, why)
+	r.report(ctx, state, why)
 	switch state {
 	case Registered, Withdrawn, Unaddressed, Taken, Suppressed:
 		r.Backoff.Forget(req)
@@ -215,7 +215,7 @@ func (r *Reconciler) want(ctx context.Context) (*runtimev1.ExtensionConfig, Stat
 // act carries out a step.
 func (r *Reconciler) act(ctx context.Context, next step, existing, want *runtimev1.ExtensionConfig) (State, error) {
 	switch next {
-	case rest:
+	case noChange:
 		if want == nil {
 			return Withdrawn, nil
 		}
@@ -267,13 +267,13 @@ func stateOf(err error) State {
 	}
 }
 
-// tell sets the metric, and logs the state if it changed.
-func (r *Reconciler) tell(ctx context.Context, state State, why error) {
+// report sets the metric, and logs the state if it changed.
+func (r *Reconciler) report(ctx context.Context, state State, why error) {
 	report(state)
-	if state == r.told {
+	if state == r.reported {
 		return
 	}
-	r.told = state
+	r.reported = state
 	log := ctrl.LoggerFrom(ctx).WithValues("ExtensionConfig", Name, "state", state)
 	if why != nil {
 		log = log.WithValues("why", why.Error())

@@ -33,8 +33,8 @@ type facts struct {
 type step string
 
 const (
-	// rest makes no change.
-	rest step = "Rest"
+	// noChange makes no change.
+	noChange step = "Rest"
 	// register applies the ExtensionConfig.
 	register step = "Register"
 	// withdraw deletes the ExtensionConfig.
@@ -49,11 +49,11 @@ func decide(f facts) step {
 	case !f.Enabled && f.Existing == ours:
 		return withdraw
 	case !f.Enabled:
-		return rest
+		return noChange
 	case f.Existing == foreign:
 		return refuse
 	case f.Existing == ours && f.Current:
-		return rest
+		return noChange
 	default:
 		return register
 	}

@@ -16,12 +16,12 @@ func TestDecide(t *testing.T) {
 		want   step
 	}{
 		"New":          {"Nothing is registered yet.", facts{Enabled: true, Existing: absent}, register},
-		"Settled":      {"What is as it should be is not written.", facts{Enabled: true, Existing: ours, Current: true}, rest},
+		"Settled":      {"What is as it should be is not written.", facts{Enabled: true, Existing: ours, Current: true}, noChange},
 		"Changed":      {"Somebody changed it, or our certificate was replaced.", facts{Enabled: true, Existing: ours}, register},
 		"Foreign":      {"Somebody else's is never taken over.", facts{Enabled: true, Existing: foreign}, refuse},
 		"Disabled":     {"Ours goes when it is turned off.", facts{Existing: ours, Current: true}, withdraw},
-		"DisabledBoth": {"Somebody else's stays.", facts{Existing: foreign}, rest},
-		"DisabledNone": {"And nothing is there to withdraw.", facts{Existing: absent}, rest},
+		"DisabledBoth": {"Somebody else's stays.", facts{Existing: foreign}, noChange},
+		"DisabledNone": {"And nothing is there to withdraw.", facts{Existing: absent}, noChange},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := decide(tc.facts); got != tc.want {

@@ -31,14 +31,14 @@ func (r *Reconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase
 		return time.Time{}, err
 	}
 	o := outcome{}
-	r.Desk.RetainSteps(s.machine.UID, string(phase), s.extensions()...)
+	r.HookCaller.RetainSteps(s.machine.UID, string(phase), s.extensions()...)
 	now := r.Clock.Now()
 	for i, request := 0, s.request(phase, now); i < len(s.hooks); i++ {
 		h := &s.hooks[i]
 		q := leaving.CallKey{Machine: s.machine.UID, Step: h.UID, Phase: string(phase)}
-		v := judge(h, r.Desk.Look(q, h.Generation), s.began(phase, now), now)
+		v := judge(h, r.HookCaller.Look(q, h.Generation), s.began(phase, now), now)
 		if v.ask {
-			r.Desk.StartCall(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
+			r.HookCaller.StartCall(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
 		o.add(v, v1alpha1.WaitingForExtensionReason)
 	}
@@ -181,14 +181,14 @@ func (s *scope) request(phase hooksv1.Phase, now time.Time) *hooksv1.BeforeMachi
 
 // notifyExtensions notifies all extensions, once, of a Machine whose urgent deletion waits for none of them.
 func (r *Reconciler) notifyExtensions(ctx context.Context, s *scope) {
-	if _, told := r.told.LoadOrStore(s.machine.UID, true); told {
+	if _, told := r.lastEvents.LoadOrStore(s.machine.UID, true); told {
 		return
 	}
 	request := s.request(hooksv1.BeforeDrain, r.Clock.Now())
 	for i := range s.hooks {
 		h := &s.hooks[i]
 		limit := max(time.Duration(h.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(h))
-		r.Desk.Notify(ctx, h.UID, limit, func(ctx context.Context) {
+		r.HookCaller.Notify(ctx, h.UID, limit, func(ctx context.Context) {
 			if _, err := r.Extensions.Call(ctx, h, request); err != nil {
 				ctrl.LoggerFrom(ctx).Error(err, "Telling extension", "MachineDeletionHook", h.Name)
 			}

@@ -61,7 +61,7 @@ type Reconciler struct {
 	// Roster returns which Machines may start to leave. With nil, all of them may.
 	Roster *roster.Roster
 	// HookCaller runs the calls in the background. SetupWithManager creates one if it is nil.
-	Desk *leaving.HookCaller
+	HookCaller *leaving.HookCaller
 	// Steps are the built-in steps. They run in parallel with the extensions.
 	Steps leaving.Steps
 	// Woken are the sources that enqueue a Machine when one of its Steps makes progress.
@@ -69,8 +69,8 @@ type Reconciler struct {
 
 	watchFilter string
 	fresh       wake.Freshness
-	// told holds the UIDs of the Machines whose urgent deletion was sent to the extensions.
-	told sync.Map
+	// lastEvents holds the UIDs of the Machines whose urgent deletion was sent to the extensions.
+	lastEvents sync.Map
 }
 
 // Reconcile removes 5-Spot's hooks from a Machine that may continue its deletion.
@@ -118,12 +118,12 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 
 // cancelCalls cancels all open calls for a Machine and drops the state of its steps.
 func (r *Reconciler) cancelCalls(machine types.UID) {
-	r.Desk.ForgetMachine(machine)
+	r.HookCaller.ForgetMachine(machine)
 	r.Steps.Forget(machine)
 }
 
 // act carries out a step. again is when to reconcile again.
-func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (again time.Time, err error) {
+func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next nextAction) (again time.Time, err error) {
 	if next != askBeforeDrain && next != askBeforeTermination {
 		r.cancelCalls(s.machine.UID)
 	}
@@ -134,7 +134,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next step) (aga
 		if !r.mayStart(s, f) {
 			return time.Time{}, nil // The planner enqueues it.
 		}
-		defer r.tried(s)
+		defer r.finishAttempt(s)
 	}
 	switch next {
 	case noStep:

@@ -83,7 +83,7 @@ func inCrowd(t *testing.T, test func(*crowd)) {
 		wall := clock.RealClock{}
 		c.r = &Reconciler{
 			Clock: wall, Reader: c.client, Live: c.client, Actuate: actuate.New(c.client),
-			Recorder: &events.FakeRecorder{}, Extensions: c, Desk: leaving.New(wall),
+			Recorder: &events.FakeRecorder{}, Extensions: c, HookCaller: leaving.New(wall),
 		}
 		runs, err := controller.NewUnmanaged("machinehook", controller.Options{Reconciler: c.r, MaxConcurrentReconciles: 100, SkipNameValidation: new(true)})
 		if err != nil {
@@ -93,7 +93,7 @@ func inCrowd(t *testing.T, test func(*crowd)) {
 		if err := runs.Watch(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			defer close(started)
 			c.queue = q
-			return c.r.Desk.Woken().Start(ctx, q)
+			return c.r.HookCaller.Woken().Start(ctx, q)
 		})); err != nil {
 			t.Fatal(err)
 		}

@@ -29,24 +29,24 @@ type facts struct {
 	Asked int
 }
 
-// A step is the next action for a Machine.
-type step string
+// A nextAction is the next action for a Machine.
+type nextAction string
 
 const (
 	// noStep does nothing.
-	noStep step = "Rest"
+	noStep nextAction = "Rest"
 	// askBeforeDrain and askBeforeTermination call extensions, and remove the hook of that phase when none
 	// holds the Machine.
-	askBeforeDrain       step = "AskBeforeDrain"
-	askBeforeTermination step = "AskBeforeTermination"
+	askBeforeDrain       nextAction = "AskBeforeDrain"
+	askBeforeTermination nextAction = "AskBeforeTermination"
 	// removeHooks removes both hooks.
-	removeHooks step = "LetGo"
+	removeHooks nextAction = "LetGo"
 	// tell notifies the extensions of an urgent deletion.
-	tell step = "Tell"
+	tell nextAction = "Tell"
 )
 
 // decide returns the next step.
-func decide(f facts) step {
+func decide(f facts) nextAction {
 	switch {
 	case !f.Deleting:
 		return noStep

@@ -23,7 +23,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		facts  facts
-		want   step
+		want   nextAction
 	}{
 		"Alive":          {"Nobody deletes it.", with(func(f *facts) { f.Deleting = false }), noStep},
 		"BeforeDrain":    {"Extensions come before the drain.", held, askBeforeDrain},

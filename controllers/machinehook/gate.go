@@ -30,8 +30,8 @@ func (r *Reconciler) mayStart(s *scope, f facts) bool {
 	return v.Granted
 }
 
-// tried records in the Roster that the write which mayStart admitted has returned, with or without an error.
-func (r *Reconciler) tried(s *scope) {
+// finishAttempt records in the Roster that the write which mayStart admitted has returned, with or without an error.
+func (r *Reconciler) finishAttempt(s *scope) {
 	if r.planned(s) {
 		r.Roster.FinishAttempt(s.rosterName(), s.machine.UID, r.Clock.Now())
 	}

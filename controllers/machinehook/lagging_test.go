@@ -42,7 +42,7 @@ func departureOnALateCache(t *testing.T, seed uint64) map[string]int {
 	step := &balancers{says: leaving.Verdict{Holds: true, Reason: v1alpha1.WaitingForLoadBalancersReason, Note: "load balancer edge: 3 connections"}}
 	r := &machinehook.Reconciler{
 		Clock: now, Reader: cache.Client, Live: cache.Client, Actuate: actuate.NewGated(&actuate.Gate{Log: audit.New(lines)}, cache.Client),
-		Recorder: recorder, Desk: leaving.New(now), Steps: leaving.Steps{step},
+		Recorder: recorder, HookCaller: leaving.New(now), Steps: leaving.Steps{step},
 	}
 	machine := client.ObjectKey{Namespace: "lab", Name: children.NamesOf("box").Machine}
 	holds := 20 // in reconciles

@@ -115,7 +115,7 @@ func (w *world) restart() {
 	desk, woken := leaving.New(w.clock), w.woken
 	desk.Start(w.Context(), func(machine types.NamespacedName) { woken <- machine })
 	w.r = &machinehook.Reconciler{
-		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Extensions: w, Desk: desk,
+		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Extensions: w, HookCaller: desk,
 	}
 }
 
@@ -151,10 +151,10 @@ func (w *world) progress() (all []leaving.Progress) {
 	for _, h := range w.hooks {
 		for _, phase := range []hooksv1.Phase{hooksv1.BeforeDrain, hooksv1.BeforeTermination} {
 			q := leaving.CallKey{Machine: w.machine.UID, Step: h.UID, Phase: string(phase)}
-			for w.r.Desk.Look(q, h.Generation).Open {
+			for w.r.HookCaller.Look(q, h.Generation).Open {
 				<-w.woken
 			}
-			all = append(all, w.r.Desk.Look(q, h.Generation))
+			all = append(all, w.r.HookCaller.Look(q, h.Generation))
 		}
 	}
 	return all

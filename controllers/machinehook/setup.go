@@ -36,8 +36,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	opts.RateLimiter = wake.Backoff()
-	if r.Desk == nil {
-		r.Desk = leaving.New(r.Clock)
+	if r.HookCaller == nil {
+		r.HookCaller = leaving.New(r.Clock)
 	}
 	b := ctrl.NewControllerManagedBy(mgr)
 	for _, s := range r.Woken {
@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	err := b.
 		Named("machinehook").
 		For(&clusterv1.Machine{}, builder.WithPredicates(r.leaves())).
-		WatchesRawSource(r.Desk.Woken()).
+		WatchesRawSource(r.HookCaller.Woken()).
 		WatchesRawSource(r.Roster.Machines(ofPlan)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(predicate.Or(wake.ClusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.Relabelled()))).
@@ -70,7 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 // state of deleted Machines.
 func (r *Reconciler) leaves() predicate.Predicate {
 	forget := func(machine client.Object) {
-		r.told.Delete(machine.GetUID())
+		r.lastEvents.Delete(machine.GetUID())
 		r.cancelCalls(machine.GetUID())
 		r.Roster.RecordGone(roster.OrphanName(client.ObjectKeyFromObject(machine)), r.Clock.Now())
 	}
@@ -91,7 +91,7 @@ func (r *Reconciler) leaves() predicate.Predicate {
 // calls of the extension.
 func (r *Reconciler) extensionChanges() predicate.Predicate {
 	forget := func(hook client.Object) {
-		r.Desk.ForgetStep(hook.GetUID())
+		r.HookCaller.ForgetStep(hook.GetUID())
 		r.Extensions.Forget(hook.GetUID())
 	}
 	return predicate.Funcs{

@@ -30,8 +30,8 @@ type Reconciler struct {
 	WatchFilter string
 
 	mu sync.Mutex
-	// told has the orphans of the latest log line, by Cluster.
-	told map[client.ObjectKey][]string
+	// reported has the orphans of the latest log line, by Cluster.
+	reported map[client.ObjectKey][]string
 }
 
 // Reconcile counts the orphans of one Cluster. If a read fails, the metric stays unchanged.
@@ -52,7 +52,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else {
 		orphanMachines.WithLabelValues(req.Namespace, req.Name).Set(float64(len(orphans)))
 	}
-	r.tell(ctx, req.NamespacedName, orphans)
+	r.report(ctx, req.NamespacedName, orphans)
 	return ctrl.Result{}, nil
 }
 
@@ -96,18 +96,18 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (orphans
 	return orphans, machines, nil
 }
 
-// tell logs the orphans of a Cluster when they change.
-func (r *Reconciler) tell(ctx context.Context, key client.ObjectKey, orphans []string) {
+// report logs the orphans of a Cluster when they change.
+func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, orphans []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slices.Equal(r.told[key], orphans) {
+	if slices.Equal(r.reported[key], orphans) {
 		return
 	}
-	if r.told == nil {
-		r.told = map[client.ObjectKey][]string{}
+	if r.reported == nil {
+		r.reported = map[client.ObjectKey][]string{}
 	}
-	if r.told[key] = orphans; len(orphans) == 0 {
-		delete(r.told, key)
+	if r.reported[key] = orphans; len(orphans) == 0 {
+		delete(r.reported, key)
 	}
 	ctrl.LoggerFrom(ctx).Info("Counted Machines without their ScheduledMachine", "count", len(orphans), "Machines", strings.Join(orphans, " "))
 }

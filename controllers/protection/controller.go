@@ -135,7 +135,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, sm *v1alph
 // observe returns nil if the object does not use the agent or is paused. It also returns nil before the first
 // connection attempt, so that a starting manager does not change the condition.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
-	if asked(sm) == "" && !conditions.Has(sm, v1alpha1.OwnerProtectedCondition) {
+	if patternsOf(sm) == "" && !conditions.Has(sm, v1alpha1.OwnerProtectedCondition) {
 		return nil, nil
 	}
 	s := &scope{scheduled: sm, cluster: workload.ClusterKey(sm)}
@@ -190,8 +190,8 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
-// asked returns the hash of the programs that the agent has to watch for, empty for none.
-func asked(sm *v1alpha1.ScheduledMachine) string {
+// patternsOf returns the hash of the programs that the agent has to watch for, empty for none.
+func patternsOf(sm *v1alpha1.ScheduledMachine) string {
 	c := reclaimapi.ConfigFor(sm.Spec.KillIfCommands)
 	if c.Inert() {
 		return ""
@@ -204,7 +204,7 @@ func (s *scope) nodeName() string { return s.host.Node }
 // facts converts the observed objects to the facts of the decision.
 func (s *scope) facts() Facts {
 	f := Facts{
-		Wanted: asked(s.scheduled), Leaving: s.leaving(), Disconnected: s.disconnected, Unreadable: s.unreadable != nil,
+		Wanted: patternsOf(s.scheduled), Leaving: s.leaving(), Disconnected: s.disconnected, Unreadable: s.unreadable != nil,
 		Tried: s.tried, Elsewhere: s.outcome.Elsewhere, Failure: s.outcome.Of(s.nodeName()).Text, Doubt: s.host.NodeRejection(),
 	}
 	if s.node != nil || s.disconnected || s.unreadable != nil {

@@ -57,11 +57,11 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.Disarm:
 		return r.disarm(ctx, s)
 	case lifecycle.Evict:
-		return r.onNode(ctx, s, step, func(ctx context.Context, a actuate.Action) error { return a.Evict(ctx, s.node) })
+		return r.writeNode(ctx, s, step, func(ctx context.Context, a actuate.Action) error { return a.Evict(ctx, s.node) })
 	case lifecycle.DeleteNode:
-		return r.onNode(ctx, s, step, s.deleteNode)
+		return r.writeNode(ctx, s, step, s.deleteNode)
 	case lifecycle.Clear:
-		return r.onNode(ctx, s, step, s.clear)
+		return r.writeNode(ctx, s, step, s.clear)
 	default:
 		return fmt.Errorf("unknown step %q", step)
 	}
@@ -206,7 +206,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 
 // ejectRest deletes the remaining provider objects of the machine.
 func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
-	if s.children.Last(r.Hooks) == nil {
+	if s.children.NextToDelete(r.Hooks) == nil {
 		return nil
 	}
 	return r.atProvider(ctx, callKey{"deleting", s.provider()}, func(ctx context.Context) error {
@@ -246,20 +246,20 @@ func otherWay(sm *v1alpha1.ScheduledMachine) string {
 	return ", or set spec.schedule.enabled to true"
 }
 
-// onNode writes to the Node in the workload cluster. A missing Node or a missing connection is no error: by then the
+// writeNode writes to the Node in the workload cluster. A missing Node or a missing connection is no error: by then the
 // Machine is being deleted, and the other steps must not wait.
-func (r *Reconciler) onNode(ctx context.Context, s *scope, step lifecycle.Step, write func(context.Context, actuate.Action) error) error {
+func (r *Reconciler) writeNode(ctx context.Context, s *scope, step lifecycle.Step, write func(context.Context, actuate.Action) error) error {
 	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
 	if err != nil {
 		return workload.IgnoreNotConnected(err)
 	}
-	done, err := r.looks.begin(callKey{"nodes", workload.ClusterKey(s.scheduled).String()})
+	done, err := r.calls.begin(callKey{"nodes", workload.ClusterKey(s.scheduled).String()})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	if err = write(ctx, remote.For(r.onNodeFor(s, step))); actuate.Gone(err) {
+	if err = write(ctx, remote.For(r.nodeIntent(s, step))); actuate.Gone(err) {
 		err = nil
 	}
 	done(actuate.IgnoreSuppressed(err))

@@ -54,7 +54,7 @@ type reclaimBackoff struct {
 	who        *sync.Map // ctrl.Request to waits
 }
 
-func newPatience(slow workqueue.TypedRateLimiter[ctrl.Request]) reclaimBackoff {
+func newReclaimBackoff(slow workqueue.TypedRateLimiter[ctrl.Request]) reclaimBackoff {
 	return reclaimBackoff{
 		fast: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry),
 		slow: slow, who: &sync.Map{},

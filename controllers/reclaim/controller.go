@@ -46,14 +46,14 @@ type Reconciler struct {
 	// Roster counts the departures, for the departure planner. It may be nil.
 	Roster *roster.Roster
 	// ReclaimTracker tracks reclaims that are being served or that have stalled. It may be nil.
-	Rush *wake.ReclaimTracker
+	ReclaimTracker *wake.ReclaimTracker
 	// Hooks configures how a removal handles deletion hooks of others.
-	Hooks children.Hooks
+	Hooks children.ForeignHookPolicy
 
 	nodes       nodeWatcher
 	watchFilter string
-	// told maps a ScheduledMachine to the latest report of a request that is not served.
-	told sync.Map
+	// lastEvents maps a ScheduledMachine to the latest report of a request that is not served.
+	lastEvents sync.Map
 	// ejected maps a ScheduledMachine to the UID of the Machine that was ejected last.
 	ejected sync.Map
 	// rejections deduplicates the Events about malformed requests on Nodes.
@@ -62,9 +62,9 @@ type Reconciler struct {
 	// fresh detects a stale cache that still shows a Machine from before its ejection.
 	fresh wake.Freshness
 	// reclaimBackoff is the back-off. It is short while an owner waits.
-	patience reclaimBackoff
-	// looks limits the concurrent calls to providers and workload clusters.
-	looks callLimiter
+	backoff reclaimBackoff
+	// calls limits the concurrent calls to providers and workload clusters.
+	calls callLimiter
 }
 
 // nodeWatcher starts the watch on the Nodes of a connected workload cluster. Start is idempotent.
@@ -92,14 +92,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	facts := r.facts(s)
 	step, urgent := lifecycle.Urgent(facts)
 	if !urgent {
-		r.look(ctx, s)
+		r.readNodeAndProvider(ctx, s)
 		facts = r.facts(s)
 		step = lifecycle.DecideReclaim(facts)
 	}
 	r.reportScreened(ctx, s, screened(facts, step))
 	r.reportAnnotations(ctx, s)
 	if step == lifecycle.Disarm { // Disarm only records; other owners come first.
-		if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
+		if wait := r.ReclaimTracker.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 	}
@@ -110,11 +110,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // forgetAll removes the state of a deleted object.
 func (r *Reconciler) forgetAll(req ctrl.Request) {
-	r.told.Delete(req.NamespacedName)
+	r.lastEvents.Delete(req.NamespacedName)
 	r.ejected.Delete(req.NamespacedName)
 	r.rejections.Forget(req.NamespacedName)
 	r.fresh.Forget(req)
-	r.Rush.ClearStuck(req)
+	r.ReclaimTracker.ClearStuck(req)
 }
 
 // serve carries out one step. While a step deletes a Machine, ReclaimTracker counts a waiting owner. After the ejection, the
@@ -124,7 +124,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 	if !takes {
 		return r.act(ctx, s, step)
 	}
-	defer r.Rush.Serve()()
+	defer r.ReclaimTracker.Serve()()
 	err := r.act(ctx, s, step)
 	if s.ejected {
 		r.fresh.Late(req, s.machineVersion())
@@ -136,7 +136,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 // other work.
 func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr error) (ctrl.Result, error) {
 	who := urgencyOf(s, step)
-	r.patience.note(req, who)
+	r.backoff.note(req, who)
 	result, err := r.fresh.Meet(req, r.Clock.Now(), actErr)
 	switch {
 	case actuate.IsSuppressed(actErr):
@@ -147,7 +147,7 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	case s.unread != nil && s.scheduled.BeingReclaimed():
 		r.reportStalled(req, s, "unread", s.unread)
 	case actErr == nil:
-		r.Rush.ClearStuck(req)
+		r.ReclaimTracker.ClearStuck(req)
 	}
 	if actErr == nil {
 		err = errors.Join(s.unread, s.unseen, s.unrecorded)
@@ -177,7 +177,7 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 		f.ForOwner = children.ForOwner(m, r.Clock.Now())
 	}
 	// A request of a person does not have the Node's UID.
-	if uid := s.asked().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {
+	if uid := s.ownerRequest().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {
 		f.Node, f.NodeAsked, f.Evicting = presence(s.node), uid != "", actuate.Evicting(s.node)
 	}
 	return f

@@ -32,12 +32,12 @@ func (r *Reconciler) WithoutWatches() *Reconciler {
 
 // RateLimiter sets and returns the rate limiter of the controller.
 func (r *Reconciler) RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
-	r.fresh.Longest, r.patience = longestRest, newPatience(wake.Backoff())
-	return r.patience
+	r.fresh.Longest, r.backoff = longestRest, newReclaimBackoff(wake.Backoff())
+	return r.backoff
 }
 
 // RetriedAfter returns the back-off of an object that has failed.
-func (r *Reconciler) RetriedAfter(req ctrl.Request) time.Duration { return r.patience.When(req) }
+func (r *Reconciler) RetriedAfter(req ctrl.Request) time.Duration { return r.backoff.When(req) }
 
 // The metrics, and the functions that start and remove the series of a Cluster.
 var (

@@ -18,7 +18,7 @@ import (
 
 // intent returns the fields that all intents about this machine share, for the audit log.
 func (r *Reconciler) intent(s *scope) actuate.Intent {
-	record := s.asked()
+	record := s.ownerRequest()
 	if s.node != nil && !s.scheduled.BeingReclaimed() {
 		record = recordOf(s.node)
 	}
@@ -34,8 +34,8 @@ func (r *Reconciler) ejection(s *scope) actuate.Action {
 	return r.Actuate.For(i)
 }
 
-// onNodeFor is the intent for a write to the Node.
-func (r *Reconciler) onNodeFor(s *scope, step lifecycle.Step) actuate.Intent {
+// nodeIntent is the intent for a write to the Node.
+func (r *Reconciler) nodeIntent(s *scope, step lifecycle.Step) actuate.Intent {
 	i := r.intent(s)
 	i.Kind, i.Why = audit.NodePatch, string(step)
 	return i
@@ -58,7 +58,7 @@ func (r *Reconciler) reportSuppressed(req ctrl.Request, s *scope, step lifecycle
 	if !r.Actuate.ActuationPaused() || step != lifecycle.Remember && step != lifecycle.Eject {
 		return
 	}
-	if r.Rush.RecordStuck(req, "because of a pause", pausedNote) {
+	if r.ReclaimTracker.RecordStuck(req, "because of a pause", pausedNote) {
 		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencySuppressedEvent, "EmergencyReclaim",
 			"The owner wants the machine, but %s", pausedNote)
 	}

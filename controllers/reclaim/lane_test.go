@@ -70,7 +70,7 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 	c := interceptor.NewClient(l.store, interceptor.Funcs{Get: l.get, Delete: l.delete, Patch: l.patch})
 	r := (&reclaim.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: children.BypassHooks,
-		Rush: &wake.ReclaimTracker{}, Children: children.Reader{Cached: c, Live: c},
+		ReclaimTracker: &wake.ReclaimTracker{}, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}),
 	}).WithoutWatches()
 	o := workers.New(clock.RealClock{}).Options(laneWorkers, workers.Deadline)

@@ -51,7 +51,7 @@ type world struct {
 	sm       *v1alpha1.ScheduledMachine
 	node     *corev1.Node
 	recorder *events.FakeRecorder
-	hooks    children.Hooks
+	hooks    children.ForeignHookPolicy
 	clock    *clocktesting.FakePassiveClock
 	rush     *wake.ReclaimTracker
 	// disconnected means that the workload cluster is not connected.
@@ -167,7 +167,7 @@ func (w *world) reconciler(c client.Client) *reclaim.Reconciler {
 		clusters = clustercache.NewFakeEmptyClusterCache()
 	}
 	return (&reclaim.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks, Rush: w.rush,
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks, ReclaimTracker: w.rush,
 		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clusters,
 	}).WithoutWatches()
@@ -814,7 +814,7 @@ func TestHooksOfOthers(t *testing.T) {
 	const hook = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"
 	for name, tc := range map[string]struct {
 		reason string
-		hooks  children.Hooks
+		hooks  children.ForeignHookPolicy
 		waits  bool
 	}{
 		"Bypassed": {"The Machine object waits, the owner does not.", children.BypassHooks, false},

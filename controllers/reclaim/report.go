@@ -56,7 +56,7 @@ func (r *Reconciler) reportScreened(ctx context.Context, s *scope, why string) {
 	}
 	key := client.ObjectKeyFromObject(s.scheduled)
 	this := why + " " + record.String()
-	if last, ok := r.told.Swap(key, this); ok && last == this {
+	if last, ok := r.lastEvents.Swap(key, this); ok && last == this {
 		return
 	}
 	screenedRequests.WithLabelValues(why).Inc()
@@ -100,7 +100,7 @@ func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
 // reportStalled records an Event for a reclaim that does not proceed, once per class of cause.
 func (r *Reconciler) reportStalled(req ctrl.Request, s *scope, class string, err error) {
 	why := "it cannot be given back yet, and 5-Spot retries: " + clip.Line(err.Error())
-	if r.Rush.RecordStuck(req, "because "+class, why) {
+	if r.ReclaimTracker.RecordStuck(req, "because "+class, why) {
 		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimStalledEvent, "EmergencyReclaim",
 			"The owner wants the machine, but %s", why)
 	}

@@ -69,9 +69,9 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	return s, nil
 }
 
-// look reads the Node and, during and after a reclaim, the infrastructure. A failed or slow read is stored in unseen or
+// readNodeAndProvider reads the Node and, during and after a reclaim, the infrastructure. A failed or slow read is stored in unseen or
 // unread and is no error: all other steps come first.
-func (r *Reconciler) look(ctx context.Context, s *scope) {
+func (r *Reconciler) readNodeAndProvider(ctx context.Context, s *scope) {
 	if err := r.readNode(ctx, s); err != nil {
 		s.unseen = fmt.Errorf("looking at Node: %w", err)
 	}
@@ -131,7 +131,7 @@ func (r *Reconciler) readProviderObjects(ctx context.Context, s *scope) {
 // the provider's conversion webhook. Reads and writes have separate limits, because reads may succeed from a cache
 // while writes fail.
 func (r *Reconciler) atProvider(ctx context.Context, at callKey, call func(context.Context) error) error {
-	done, err := r.looks.begin(at)
+	done, err := r.calls.begin(at)
 	if err != nil {
 		return err
 	}
@@ -197,8 +197,8 @@ func (s *scope) deleted() bool {
 	return s.children.Machine != nil && !s.children.Machine.DeletionTimestamp.IsZero()
 }
 
-// asked returns the current request, or else the last served one.
-func (s *scope) asked() v1alpha1.ReclaimRecord {
+// ownerRequest returns the current request, or else the last served one.
+func (s *scope) ownerRequest() v1alpha1.ReclaimRecord {
 	if record, ok := s.scheduled.ReclaimRequest(); ok {
 		return record
 	}

@@ -31,11 +31,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	log := mgr.GetLogger().WithValues("controller", "reclaim")
 	mapper := mapper{wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}}
 	r.watchFilter = watchFilter
-	r.fresh.Longest, r.patience = longestRest, newPatience(wake.Backoff())
-	opts.RateLimiter = r.patience
+	r.fresh.Longest, r.backoff = longestRest, newReclaimBackoff(wake.Backoff())
+	opts.RateLimiter = r.backoff
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("reclaim").
-		Watches(&v1alpha1.ScheduledMachine{}, wake.PrioritizeUrgent(&handler.EnqueueRequestForObject{}, asked), builder.WithPredicates(
+		Watches(&v1alpha1.ScheduledMachine{}, wake.PrioritizeUrgent(&handler.EnqueueRequestForObject{}, hasOwnerRequest), builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), scheduledMachineChanges(),
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
@@ -55,13 +55,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	r.nodes = workload.Watch{
 		Name: "reclaim-nodes", Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.ofNode,
 		Predicate: nodeChanges(),
-		Handler:   func(h handler.EventHandler) handler.EventHandler { return wake.PrioritizeUrgent(h, asked) },
+		Handler:   func(h handler.EventHandler) handler.EventHandler { return wake.PrioritizeUrgent(h, hasOwnerRequest) },
 	}
 	return registerMetrics()
 }
 
-// asked reports whether the object, a ScheduledMachine or a Node, has an owner's request.
-func asked(obj client.Object) bool {
+// hasOwnerRequest reports whether the object, a ScheduledMachine or a Node, has an owner's request.
+func hasOwnerRequest(obj client.Object) bool {
 	if sm, ok := obj.(*v1alpha1.ScheduledMachine); ok {
 		return sm.BeingReclaimed()
 	}

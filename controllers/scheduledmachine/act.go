@@ -32,9 +32,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 		s.pending = waits // lifecycle decides Depart only if there is an object to delete.
 		return r.depart(ctx, s, d)
 	case lifecycle.Expedite:
-		return r.leave(s, d).Expedite(ctx, &s.children)
+		return r.departureAction(s, d).Expedite(ctx, &s.children)
 	case lifecycle.Remove:
-		_, err := r.leave(s, d).Remove(ctx, &s.children, r.Hooks)
+		_, err := r.departureAction(s, d).Remove(ctx, &s.children, r.Hooks)
 		return err
 	case lifecycle.RemoveNode:
 		r.removeNode(ctx, s)

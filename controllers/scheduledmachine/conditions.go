@@ -72,17 +72,17 @@ var settled = map[lifecycle.Reason]string{
 
 // underway maps the reasons of a machine that changes state, or that is blocked, to their messages.
 var underway = map[lifecycle.Reason]string{
-	lifecycle.MachineNotReady:  "Machine is not ready",
-	lifecycle.MachineCreating:  "Machine is being created",
-	lifecycle.KillSwitchActing: "Kill switch: Machine is being removed without drain",
-	lifecycle.GracefulShutdown: "Machine is leaving",
-	lifecycle.ClusterDeleting:  "The Cluster is being deleted: nothing is started",
-	lifecycle.Unreadable:       "The schedule cannot be read: everything stays as it is",
-	lifecycle.NoCluster:        "The Cluster does not exist",
-	lifecycle.HostClaimed:      "Another ScheduledMachine comes first on the same host",
-	lifecycle.ClockDoubted:     "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m. No machine joins. Correct the clock that is wrong",
-	lifecycle.Judging:          "The schedule is being evaluated",
-	lifecycle.Unread:           "Something cannot be read",
+	lifecycle.MachineNotReady:      "Machine is not ready",
+	lifecycle.MachineCreating:      "Machine is being created",
+	lifecycle.KillSwitchActing:     "Kill switch: Machine is being removed without drain",
+	lifecycle.GracefulShutdown:     "Machine is leaving",
+	lifecycle.ClusterDeleting:      "The Cluster is being deleted: nothing is started",
+	lifecycle.ScheduleUnreadable:   "The schedule cannot be read: everything stays as it is",
+	lifecycle.NoCluster:            "The Cluster does not exist",
+	lifecycle.HostClaimed:          "Another ScheduledMachine comes first on the same host",
+	lifecycle.ClockDoubted:         "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m. No machine joins. Correct the clock that is wrong",
+	lifecycle.Judging:              "The schedule is being evaluated",
+	lifecycle.ReferencesUnreadable: "Something cannot be read",
 }
 
 // departureCauses are the reasons of departures as text for people.
@@ -127,10 +127,10 @@ func (s *scope) ready(d lifecycle.Decision, actErr error, now time.Time) metav1.
 	case lifecycle.MachineNotReady:
 		c.Message = withDetail(c.Message, s.notReady())
 	case lifecycle.GracefulShutdown:
-		c.Message = s.leaving(now)
+		c.Message = s.leavingMessage(now)
 	case lifecycle.NoCluster:
 		c.Message = s.referenceProblems()
-	case lifecycle.Unread:
+	case lifecycle.ReferencesUnreadable:
 		c.Message = s.unread()
 	case lifecycle.HostClaimed:
 		c.Message = s.hostClaimed().Message
@@ -154,8 +154,8 @@ func (s *scope) notReady() string {
 	return "Cluster API has not reported its Node yet"
 }
 
-// leaving returns since when and why a machine leaves, when its budget ends or ended, and what it waits for.
-func (s *scope) leaving(now time.Time) string {
+// leavingMessage returns since when and why a machine leaves, when its budget ends or ended, and what it waits for.
+func (s *scope) leavingMessage(now time.Time) string {
 	m := s.children.Machine
 	switch {
 	case s.children.MachineState() == lifecycle.Unknown:
@@ -220,7 +220,7 @@ func (s *scope) scheduledCondition(now time.Time) metav1.Condition {
 	sm := s.scheduled
 	c := metav1.Condition{Type: v1alpha1.ScheduledCondition, Status: metav1.ConditionFalse}
 	record, reclaimed := sm.ServedReclaim()
-	active, _ := s.answer(now)
+	active, _ := s.scheduleAt(now)
 	switch {
 	case !sm.ScheduleEnabled() && reclaimed:
 		c.Reason = v1alpha1.EmergencyReclaimDisabledScheduleReason

@@ -62,9 +62,9 @@ type Reconciler struct {
 	Watcher Watcher
 	// Hooks configures how the kill switch handles deletion hooks of others. Status also uses it to report what a
 	// reclaim waits for.
-	Hooks children.Hooks
+	Hooks children.ForeignHookPolicy
 	// ReclaimTracker tracks reclaims that are being served or that have stalled; nil tracks none.
-	Rush *wake.ReclaimTracker
+	ReclaimTracker *wake.ReclaimTracker
 	// APIClock reports whether Clock is trustworthy; nil means that it is.
 	APIClock *apiclock.Clock
 	// Steps are the departure steps that run before a machine leaves. Package machinehook carries them out.
@@ -123,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := r.fresh.Hold(req, read, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if wait := r.Rush.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 && r.Rush.StuckReason(req) == "" {
+	if wait := r.ReclaimTracker.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 && r.ReclaimTracker.StuckReason(req) == "" {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	next, err := r.reconcile(ctx, sm)
@@ -196,7 +196,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if d = r.gate(s, r.restrictForClock(ctx, s, d, now), now); s.unplanned() {
 		// The planner evaluates the departure at once, and enqueues this object. A Machine without a verdict stays
 		// until then.
-		return wakeUp{at: d.Recheck}, actuate.IgnoreSuppressed(r.withdraw(ctx, s, d))
+		return wakeUp{at: d.Recheck}, actuate.IgnoreSuppressed(r.removeAbandonedRecord(ctx, s, d))
 	}
 	r.Actuate.RecordObserved(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
@@ -227,7 +227,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 // restoreMetadata restores 5-Spot's labels, owner references and departure records. It reports whether to retry after a conflict:
 // no machine and no window edge waits for these writes.
 func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
-	err = actuate.IgnoreSuppressed(errors.Join(r.withdraw(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
+	err = actuate.IgnoreSuppressed(errors.Join(r.removeAbandonedRecord(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
 	if apierrors.IsConflict(err) {
 		return true, nil
 	}
@@ -275,7 +275,7 @@ func (s *scope) ejectionDelay(now time.Time) time.Duration {
 	if s.stalled != "" || !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() {
 		return 0
 	}
-	return wake.Left(ejecting, s.scheduled.ReclaimTimes(), now)
+	return wake.Remaining(ejecting, s.scheduled.ReclaimTimes(), now)
 }
 
 // prepare propagates an owner's request, adds the finalizer and owner, and sets the Paused condition. It reports
@@ -286,7 +286,7 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	if wrote, err := r.propagateReclaim(ctx, s); err != nil || wrote {
 		return wrote, err
 	}
-	if err := actuate.IgnoreSuppressed(r.claim(ctx, s)); err != nil || sm.ResourceVersion != read {
+	if err := actuate.IgnoreSuppressed(r.addMetadata(ctx, s)); err != nil || sm.ResourceVersion != read {
 		return sm.ResourceVersion != read, err
 	}
 	if !s.paused && !conditions.Has(sm, clusterv1.PausedCondition) {
@@ -299,10 +299,10 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	return wrote, actuate.IgnoreSuppressed(err)
 }
 
-// claim adds the metadata that 5-Spot needs before it creates children. The finalizer keeps the object until its
+// addMetadata adds the metadata that 5-Spot needs before it creates children. The finalizer keeps the object until its
 // children are deleted. The owner reference includes it in clusterctl move of its Cluster. The label is Cluster API's
 // cluster name label.
-func (r *Reconciler) claim(ctx context.Context, s *scope) error {
+func (r *Reconciler) addMetadata(ctx context.Context, s *scope) error {
 	sm := s.scheduled
 	if !sm.DeletionTimestamp.IsZero() || s.paused {
 		return nil
@@ -346,9 +346,9 @@ func (r *Reconciler) claimChildren(ctx context.Context, s *scope) error {
 	return errors.Join(errs...)
 }
 
-// withdraw removes the departure record from a Machine that was never deleted and that stays now. The next departure
+// removeAbandonedRecord removes the departure record from a Machine that was never deleted and that stays now. The next departure
 // gets its own budget.
-func (r *Reconciler) withdraw(ctx context.Context, s *scope, d lifecycle.Decision) error {
+func (r *Reconciler) removeAbandonedRecord(ctx context.Context, s *scope, d lifecycle.Decision) error {
 	m := s.children.Machine
 	if m == nil || !children.Abandoned(m) || s.scheduled.BeingReclaimed() || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
 		return nil

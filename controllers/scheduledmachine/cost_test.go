@@ -188,7 +188,7 @@ func TestOurHooksGoBeforeTheMachine(t *testing.T) {
 			w := newWorld(t, nil)
 			w.running()
 			if extension {
-				w.asks()
+				w.addExtension()
 			}
 			w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
 			w.settle()
@@ -203,8 +203,8 @@ func TestOurHooksGoBeforeTheMachine(t *testing.T) {
 	}
 }
 
-// asks registers an extension for all namespaces until the test ends.
-func (w *world) asks() {
+// addExtension registers an extension for all namespaces until the test ends.
+func (w *world) addExtension() {
 	w.Helper()
 	hook := &v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{Name: w.sm.Namespace}}
 	hook.Spec.ClientConfig.URL = "https://extension.test"

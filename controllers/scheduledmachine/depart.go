@@ -24,7 +24,7 @@ import (
 // a second apart. Package machinehook removes the hooks in all other cases: if an extension or step applies, or another
 // client deleted the Machine.
 func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision) error {
-	m, leave := s.children.Machine, r.leave(s, d)
+	m, leave := s.children.Machine, r.departureAction(s, d)
 	if m == nil {
 		return leave.Depart(ctx, &s.children)
 	}
@@ -35,7 +35,7 @@ func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision)
 	if r.departed.is(key, m.UID, now) {
 		return nil // It was deleted here; the cache does not show it yet.
 	}
-	asked, err := r.asked(ctx, m)
+	asked, err := r.countStepsAndExtensions(ctx, m)
 	if err != nil {
 		// The hooks stay. Package machinehook looks up extensions and steps again when Cluster API waits at the hooks.
 		ctrl.LoggerFrom(ctx).Error(err, "Looking for extensions and steps before Machine leaves")
@@ -52,8 +52,8 @@ func (r *Reconciler) depart(ctx context.Context, s *scope, d lifecycle.Decision)
 	return nil
 }
 
-// asked returns how many extensions and departure steps apply to a Machine.
-func (r *Reconciler) asked(ctx context.Context, m *clusterv1.Machine) (int, error) {
+// countStepsAndExtensions returns how many extensions and departure steps apply to a Machine.
+func (r *Reconciler) countStepsAndExtensions(ctx context.Context, m *clusterv1.Machine) (int, error) {
 	hooks, err := extensions.For(ctx, r.Reader, m.Namespace)
 	if err != nil {
 		return 0, err

@@ -79,7 +79,7 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 	}
 	e.Machine, e.Priority, e.Generation = m.UID, s.scheduled.PriorityOrDefault(), s.scheduled.Generation
 	e.NeverRan = !m.Status.NodeRef.IsDefined() && s.scheduled.Status.NodeRef == nil
-	active, change := s.answer(now)
+	active, change := s.scheduleAt(now)
 	left := children.LeavingSince(m, s.scheduled, now)
 	switch {
 	case !left.IsZero():
@@ -89,7 +89,7 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 		e.Left = now
 	case s.starts(d):
 		e.From, e.Lane = now, departure.Unscheduled
-		if end, announced := s.onTime(d, now); announced {
+		if end, announced := s.announcedWindowEnd(d, now); announced {
 			e.From, e.End, e.Lane = end, end, departure.Scheduled
 		}
 	case active && !change.IsZero() && s.scheduled.DeletionTimestamp.IsZero():
@@ -104,7 +104,7 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 // lane returns the lane of a departure: the planner's, or the one that would apply if the planner was not involved.
 // Empty means the lane of the departure reason.
 func (s *scope) lane(d lifecycle.Decision, now time.Time) v1alpha1.DepartureLane {
-	_, onTime := s.onTime(d, now)
+	_, onTime := s.announcedWindowEnd(d, now)
 	switch {
 	case s.verdict.Lane != "":
 		return v1alpha1.DepartureLane(s.verdict.Lane)
@@ -117,8 +117,8 @@ func (s *scope) lane(d lifecycle.Decision, now time.Time) v1alpha1.DepartureLane
 	}
 }
 
-// onTime returns the end of the window that caused a departure, and whether status announced this end.
-func (s *scope) onTime(d lifecycle.Decision, now time.Time) (end time.Time, ok bool) {
+// announcedWindowEnd returns the end of the window that caused a departure, and whether status announced this end.
+func (s *scope) announcedWindowEnd(d lifecycle.Decision, now time.Time) (end time.Time, ok bool) {
 	if d.Cause != lifecycle.WindowClosed {
 		return time.Time{}, false
 	}

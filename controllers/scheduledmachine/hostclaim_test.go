@@ -60,8 +60,8 @@ func (w *world) claimed(reason string, parts ...string) {
 	}
 }
 
-// told returns the number of Events with a reason since the last call.
-func (w *world) told(reason string) int {
+// countEvents returns the number of Events with a reason since the last call.
+func (w *world) countEvents(reason string) int {
 	return len(slices.DeleteFunc(w.events(), func(e string) bool { return !strings.Contains(e, " "+reason+" ") }))
 }
 
@@ -80,13 +80,13 @@ func TestASecondClaimOnAHost(t *testing.T) {
 	if _, made := b.machine(); made {
 		t.Fatal("a second machine was made on one host")
 	}
-	if n := a.told(v1alpha1.HostClaimedEvent); n != 2 {
+	if n := a.countEvents(v1alpha1.HostClaimedEvent); n != 2 {
 		t.Errorf("%d events, want one on each", n)
 	}
 	a.Writes = nil
 	a.settle()
 	b.settle()
-	if len(a.Writes) != 0 || a.told(v1alpha1.HostClaimedEvent) != 0 {
+	if len(a.Writes) != 0 || a.countEvents(v1alpha1.HostClaimedEvent) != 0 {
 		t.Errorf("what is settled writes nothing: %v", a.Writes)
 	}
 

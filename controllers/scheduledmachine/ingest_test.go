@@ -20,11 +20,11 @@ func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
 	m, _ := w.machine()
 	w.Edit(m, func() { m.Spec.ProviderID = "lab://box" })
 	w.settle()
-	w.told(v1alpha1.RecordRejectedEvent)
+	w.countEvents(v1alpha1.RecordRejectedEvent)
 	w.nodeRef(m, "elsewhere")
 	w.Edit(m, func() { m.Spec.ProviderID = "lab://else" })
 	w.settle()
-	if n := w.told(v1alpha1.RecordRejectedEvent); n != 2 {
+	if n := w.countEvents(v1alpha1.RecordRejectedEvent); n != 2 {
 		t.Errorf("told %d times, want twice: a Node and an ID", n)
 	}
 	if st := w.sm.Status; st.NodeRef.Name != "box-node" || st.ProviderID != "lab://box" {
@@ -40,7 +40,7 @@ func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
 	w.Writes = nil
 	w.settle()
 	w.settle()
-	if n := w.told(v1alpha1.RecordRejectedEvent); n != 0 || len(w.Writes) != 0 {
+	if n := w.countEvents(v1alpha1.RecordRejectedEvent); n != 0 || len(w.Writes) != 0 {
 		t.Errorf("told %d times again; writes %q", n, w.Writes)
 	}
 	w.Edit(m, func() { m.Spec.ProviderID = "lab://box" })

@@ -28,7 +28,7 @@ func (r *Reconciler) intent(s *scope) actuate.Intent {
 // by its next edge.
 func (s *scope) trigger(now time.Time) string {
 	sm := s.scheduled
-	_, change := s.answer(now)
+	_, change := s.scheduleAt(now)
 	switch {
 	case !sm.DeletionTimestamp.IsZero():
 		return "deleted " + utc(sm.DeletionTimestamp.Time)
@@ -39,8 +39,8 @@ func (s *scope) trigger(now time.Time) string {
 	}
 }
 
-// leave returns the Action that removes the machine for a Decision.
-func (r *Reconciler) leave(s *scope, d lifecycle.Decision) actuate.Action {
+// departureAction returns the Action that removes the machine for a Decision.
+func (r *Reconciler) departureAction(s *scope, d lifecycle.Decision) actuate.Action {
 	i := r.intent(s)
 	i.Reason, i.Grace = v1alpha1.DepartureReason(d.Cause), children.GraceOf(s.scheduled)
 	i.Lane, i.Cycle = s.lane(d, i.At), s.verdict.Cycle
@@ -61,8 +61,8 @@ func (r *Reconciler) replacing(s *scope) actuate.Intent {
 	return i
 }
 
-// onNode is the intent for the deletion of the Node of a machine that is gone.
-func (r *Reconciler) onNode(s *scope) actuate.Intent {
+// nodeIntent is the intent for the deletion of the Node of a machine that is gone.
+func (r *Reconciler) nodeIntent(s *scope) actuate.Intent {
 	i := r.intent(s)
 	i.Kind, i.Why = audit.NodePatch, "MachineGone"
 	return i

@@ -50,7 +50,7 @@ func (w *world) events() []string {
 	}
 }
 
-func (w *world) toldOnce() bool { return w.told(v1alpha1.LentAgainEvent) == 1 }
+func (w *world) toldOnce() bool { return w.countEvents(v1alpha1.LentAgainEvent) == 1 }
 
 func TestAToolThatLendsAgainIsNamed(t *testing.T) {
 	w := justGivenBack(t, v1alpha1.ResumeOnEnable)
@@ -72,7 +72,7 @@ func TestAToolThatLendsAgainIsNamed(t *testing.T) {
 	w.want(v1alpha1.PhaseActive, v1alpha1.LentAgainCondition, metav1.ConditionTrue, v1alpha1.EnabledByToolReason)
 
 	// No reconcile runs meanwhile. The mark's end is known, and no write follows.
-	w.clock.SetTime(w.clock.Now().Add(lending.Told - time.Second)) // 24 hours later, in the window again
+	w.clock.SetTime(w.clock.Now().Add(lending.ReportFor - time.Second)) // 24 hours later, in the window again
 	w.settle()
 	w.Writes = nil
 	if again := w.reconcile().RequeueAfter; len(w.Writes) > 0 || again > time.Second {

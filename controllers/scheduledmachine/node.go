@@ -93,7 +93,7 @@ func (r *Reconciler) removeNode(ctx context.Context, s *scope) {
 	defer cancel()
 	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
 	if err == nil {
-		err = remote.For(r.onNode(s)).Delete(ctx, s.node)
+		err = remote.For(r.nodeIntent(s)).Delete(ctx, s.node)
 	}
 	switch {
 	case actuate.IsSuppressed(err):

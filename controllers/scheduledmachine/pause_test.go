@@ -115,8 +115,8 @@ func TestNothingIsCarriedOut(t *testing.T) {
 		"OwnerAsksOnTheNode": {
 			"Package reclaim holds the request, and says so.", true,
 			func(w *world) {
-				w.r.Rush = &wake.ReclaimTracker{}
-				w.r.Rush.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "because of a pause", "held")
+				w.r.ReclaimTracker = &wake.ReclaimTracker{}
+				w.r.ReclaimTracker.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "because of a pause", "held")
 			},
 			"", v1alpha1.ActuationPausedReason, true, "",
 		},

@@ -94,7 +94,7 @@ func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, 
 // Decision failed.
 func (s *scope) reportSchedule(now time.Time, refused bool) {
 	st := &s.scheduled.Status
-	active, change := s.answer(now)
+	active, change := s.scheduleAt(now)
 	var after time.Time
 	if !change.IsZero() {
 		_, after = s.schedule.At(change)

@@ -356,15 +356,15 @@ func TestReportsWaitForTheEjection(t *testing.T) {
 // TestARefusedEjectionIsShownAtOnce covers a stalled reclaim while other owners wait, too.
 func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
-	w.r.Rush = &wake.ReclaimTracker{}
+	w.r.ReclaimTracker = &wake.ReclaimTracker{}
 	w.running()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) {
 		sm.SetReclaimTimes([]time.Time{w.clock.Now()})
 		sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] = v1alpha1.ReclaimRecord{Node: "box-node", NodeUID: "1"}.String()
 	})
-	defer w.r.Rush.Serve()()
-	defer w.r.Rush.Serve()()
-	w.r.Rush.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "Forbidden", "nobody deletes today")
+	defer w.r.ReclaimTracker.Serve()()
+	defer w.r.ReclaimTracker.Serve()()
+	w.r.ReclaimTracker.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "Forbidden", "nobody deletes today")
 	w.reconcile()
 	w.want(v1alpha1.PhaseEmergencyRemove, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason)
 	if !strings.Contains(w.sm.Status.Message, "nobody deletes today") {
@@ -375,7 +375,7 @@ func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 // TestReportsWaitForOtherOwners covers one ejected machine while two others still wait.
 func TestReportsWaitForOtherOwners(t *testing.T) {
 	w := newWorld(t, nil)
-	w.r.Rush = &wake.ReclaimTracker{}
+	w.r.ReclaimTracker = &wake.ReclaimTracker{}
 	w.running()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) {
 		sm.SetReclaimTimes([]time.Time{w.clock.Now()})
@@ -383,7 +383,7 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 	})
 	m, _ := w.machine()
 	w.Must(w.Client.Delete(t.Context(), m))
-	first, second := w.r.Rush.Serve(), w.r.Rush.Serve()
+	first, second := w.r.ReclaimTracker.Serve(), w.r.ReclaimTracker.Serve()
 	w.Writes = nil
 	if next := w.reconcile().RequeueAfter; next != time.Second || len(w.Writes) != 0 {
 		t.Fatalf("owners wait for %v; next look in %v", w.Writes, next)

@@ -98,7 +98,7 @@ const (
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{
 		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, frozen: r.Actuate.Suppresses(),
-		stalled: r.Rush.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
+		stalled: r.ReclaimTracker.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
 	}
 	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))
 
@@ -148,8 +148,8 @@ func (r *Reconciler) watchChildren(s *scope) error {
 	return errors.Join(errs...)
 }
 
-// answer returns the answer of the schedule. active is false while the schedule is disabled or unreadable.
-func (s *scope) answer(now time.Time) (active bool, change time.Time) {
+// scheduleAt returns the scheduleAt of the schedule. active is false while the schedule is disabled or unreadable.
+func (s *scope) scheduleAt(now time.Time) (active bool, change time.Time) {
 	if !s.scheduled.ScheduleEnabled() || s.scheduleErr != nil {
 		return false, time.Time{}
 	}
@@ -174,7 +174,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		Claimed:        s.host.second(),
 		Node:           s.nodeState,
 	}
-	f.Wanted, f.Change = s.answer(now)
+	f.Wanted, f.Change = s.scheduleAt(now)
 	if s.cluster != nil {
 		f.Cluster = lifecycle.ClusterPresent
 		if !s.cluster.DeletionTimestamp.IsZero() {

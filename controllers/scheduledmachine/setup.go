@@ -78,7 +78,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster), builder.WithPredicates(clusterChanges())).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofKind),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesRawSource(r.Rush.Stalls()).
+		WatchesRawSource(r.ReclaimTracker.Stalls()).
 		WatchesRawSource(r.Roster.Machines(roster.RequestFor)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(name, mapper.OfCluster, clustercache.WatchForProbeFailure(silentProbes*probeInterval))).
 		WithOptions(opts).

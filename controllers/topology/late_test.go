@@ -62,14 +62,14 @@ func TestAReplacedMachineIsNotChanged(t *testing.T) {
 		}
 		return c.List(ctx, into, opts...)
 	}})
-	w.ask(item("a", "10"))
+	w.setItems(item("a", "10"))
 	if res, err := w.try(); err == nil && res.RequeueAfter == 0 {
 		t.Error("it is not tried again")
 	}
 	if got := w.machines(); got != "a:9-17" {
 		t.Errorf("there are %q: a person's is taken over", got)
 	}
-	w.ask()
+	w.setItems()
 	if res, err := w.try(); err == nil && res.RequeueAfter == 0 {
 		t.Error("it is not tried again")
 	}

@@ -116,8 +116,8 @@ func (w *world) reconcile() {
 	w.Must(err)
 }
 
-// ask changes the items of the variable, like a person.
-func (w *world) ask(items ...string) {
+// setItems changes the items of the variable, like a person.
+func (w *world) setItems(items ...string) {
 	w.Helper()
 	w.Edit(w.cluster, func() { w.cluster.Spec.Topology.Variables = variables(list(items...)) })
 }
@@ -178,8 +178,8 @@ func (w *world) want(machines, reason, message string) {
 	}
 }
 
-// told returns reason and message of the Cluster's condition.
-func (w *world) told() string {
+// conditionText returns reason and message of the Cluster's condition.
+func (w *world) conditionText() string {
 	return conditions.GetReason(w.cluster, v1alpha1.ScheduledMachinesAppliedCondition) + ": " +
 		conditions.GetMessage(w.cluster, v1alpha1.ScheduledMachinesAppliedCondition)
 }

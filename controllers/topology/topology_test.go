@@ -33,7 +33,7 @@ func TestMachinesFollowTheVariable(t *testing.T) {
 	w.wantQuiet()
 
 	a := w.machine("a")
-	w.ask(item("a", "9-17"), item("b", "20-6"))
+	w.setItems(item("a", "9-17"), item("b", "20-6"))
 	w.reconcile()
 	w.want("a:9-17 b:20-6", applied, "")
 	if *w.machine("b").Spec.Priority != 50 {
@@ -45,18 +45,18 @@ func TestMachinesFollowTheVariable(t *testing.T) {
 	w.wantQuiet()
 
 	w.hold("b")
-	w.ask(item("a", "9-17"), item("c", "20-6"))
+	w.setItems(item("a", "9-17"), item("c", "20-6"))
 	w.reconcile()
 	w.want("-b:20-6 a:9-17 c:20-6", leaving, "are leaving: lab-b")
 	w.wantQuiet()
-	w.ask(item("a", "9-17"), item("b", "8"), item("c", "20-6"))
+	w.setItems(item("a", "9-17"), item("b", "8"), item("c", "20-6"))
 	w.reconcile()
 	w.want("-b:20-6 a:9-17 c:20-6", leaving, "lab-b")
 	w.letGo("b")
 	w.reconcile()
 	w.want("a:9-17 b:8 c:20-6", applied, "the 3 ScheduledMachines")
 
-	w.ask()
+	w.setItems()
 	w.reconcile()
 	w.reconcile()
 	w.want("", applied, "the 0 ScheduledMachines")
@@ -92,7 +92,7 @@ func TestSwitchesBelongToPeopleAndOwners(t *testing.T) {
 	a := w.machine("a")
 	w.Edit(a, func() { a.Spec.Schedule.Enabled, a.Spec.KillSwitch = new(false), true })
 	w.wantQuiet()
-	w.ask(item("a", "10"))
+	w.setItems(item("a", "10"))
 	w.reconcile()
 	w.want("a:10", applied, "")
 	if a := w.machine("a"); a.ScheduleEnabled() || !a.Spec.KillSwitch {
@@ -128,7 +128,7 @@ func TestMovedMachinesAreKept(t *testing.T) {
 	a.Spec.Schedule.Enabled = new(false)
 	w.Must(w.Client.Create(t.Context(), a, client.FieldOwner("clusterctl")))
 	w.wantQuiet()
-	w.ask(item("a", "10"))
+	w.setItems(item("a", "10"))
 	w.reconcile()
 	w.want("a:10", applied, "")
 	if a := w.machine("a"); len(a.Spec.NodeTaints) > 0 || len(a.Spec.MachineTemplate.Labels) > 0 || a.ScheduleEnabled() {
@@ -151,7 +151,7 @@ func TestInvalidVariableChangesNothing(t *testing.T) {
 			w.reconcile()
 			w.want("a:9-17 b:19-6", invalid, tc.says)
 			w.wantQuiet()
-			w.ask(item("a", "10"))
+			w.setItems(item("a", "10"))
 			w.reconcile()
 			w.want("a:10", leaving, "lab-b")
 		})
@@ -177,7 +177,7 @@ func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 
 	a := w.machine("a")
 	w.Edit(a, func() { delete(a.Labels, v1alpha1.TopologyOwnedLabel) })
-	w.ask(item("b", "9-17"), item("c", "9-17"))
+	w.setItems(item("b", "9-17"), item("c", "9-17"))
 	w.reconcile()
 	w.want("a:9-17 b:9-17 c:9-17", applied, "")
 }
@@ -228,7 +228,7 @@ func TestPausedMachineIsLeftAlone(t *testing.T) {
 	}
 	w.reconcile()
 	w.want("a:9-17 b:9-17", applied, "")
-	w.ask(item("a", "10"))
+	w.setItems(item("a", "10"))
 	w.reconcile()
 	w.want("a:9-17 b:9-17", v1alpha1.MachinesPausedReason, "lab-a, lab-b")
 	w.wantQuiet()
@@ -254,7 +254,7 @@ func TestOldListDeletesNothing(t *testing.T) {
 	w := newWorld(t, []string{}...)
 	w.Edit(w.cluster, func() { w.cluster.Spec.Topology.Variables = variables("[]") })
 	old := w.cluster.DeepCopy()
-	w.ask(item("a", "9-17"))
+	w.setItems(item("a", "9-17"))
 	w.reconcile()
 	w.Writes = nil
 	w.wantNothingOf(old)
@@ -264,7 +264,7 @@ func TestTellsOfEveryChangeOnce(t *testing.T) {
 	w := newWorld(t, item("a", "9-24"))
 	w.reconcile()
 	w.reconcile()
-	w.ask(item("a", "9-17"))
+	w.setItems(item("a", "9-17"))
 	w.reconcile()
 	w.reconcile()
 	close(w.recorder.Events)
@@ -287,12 +287,12 @@ func TestCrashPoints(t *testing.T) {
 		w := newWorld(t, item("a", "9-17"), item("b", "9-17"))
 		w.Fail = fail
 		tell := func() {
-			stations = append(stations, w.machines()+" "+w.told())
+			stations = append(stations, w.machines()+" "+w.conditionText())
 		}
 		w.settle()
 		tell()
 		for _, items := range [][]string{{item("a", "10"), item("b", "9-17")}, {item("a", "10"), item("c", "9-17")}, {}} {
-			w.ask(items...)
+			w.setItems(items...)
 			w.settle()
 			w.settle() // The deletion of a machine triggers a reconcile.
 			tell()

@@ -63,8 +63,8 @@ func namespacesOf(sets []daemonSet) (all []string) {
 	return slices.Compact(all)
 }
 
-// asides reads pods and DaemonSets of workload clusters from a separate cache. workload.NamespaceCache implements it.
-type asides interface {
+// remoteCache reads pods and DaemonSets of workload clusters from a separate cache. workload.NamespaceCache implements it.
+type remoteCache interface {
 	Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error)
 	Stop(cluster client.ObjectKey)
 }
@@ -77,7 +77,7 @@ func (r *NodeReconciler) newAside(c controller.Controller) *workload.NamespaceCa
 	}
 	return &workload.NamespaceCache{
 		Cache: r.ClusterCache, Controller: c, All: r.all,
-		Kinds: []workload.AsideKind{{
+		Kinds: []workload.CachedKind{{
 			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: wake.Changes(podMatters),
 			Keep:  cache.ByObject{Label: k8slabels.NewSelector().Add(*ofDaemonSets), Transform: workload.TrimDaemonPod},
 			Index: map[string]client.IndexerFunc{nodeField: podNode},

@@ -19,7 +19,7 @@ const NodesWatch = nodesWatch
 var RequestFor func(cluster types.NamespacedName, node string) ctrl.Request = requestFor
 
 // WithoutWatches returns r for tests that call Reconcile themselves.
-func (r *NodeReconciler) WithoutWatches(aside asides) *NodeReconciler {
+func (r *NodeReconciler) WithoutWatches(aside remoteCache) *NodeReconciler {
 	r.nodes.Name, r.nodes.Cache, r.aside = nodesWatch, r.ClusterCache, aside
 	return r
 }

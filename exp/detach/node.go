@@ -70,7 +70,7 @@ type NodeReconciler struct {
 	Pods PodStopper
 
 	nodes workload.Watch
-	aside asides
+	aside remoteCache
 	fresh wake.Freshness
 }
 

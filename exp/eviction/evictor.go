@@ -60,8 +60,8 @@ type Evictor struct {
 	Keep time.Duration
 }
 
-// A Wanted is a client's request to evict a pod.
-type Wanted struct {
+// A EvictionAttempt is a client's request to evict a pod.
+type EvictionAttempt struct {
 	Pod client.ObjectKey
 	// UID is the UID precondition, empty without one.
 	UID types.UID
@@ -94,7 +94,7 @@ func (s *Response) warn(texts []string) {
 
 // Evict decides on an eviction, and marks the pod if it is its turn. After an error there is no decision: the caller
 // may retry.
-func (e *Evictor) Evict(ctx context.Context, w Wanted) (Response, error) {
+func (e *Evictor) Evict(ctx context.Context, w EvictionAttempt) (Response, error) {
 	if resp, known, err := e.EvictCached(ctx, w); known == Decided || err != nil {
 		return resp, err
 	}
@@ -116,7 +116,7 @@ const (
 
 // EvictCached decides on an eviction without a call to the API server. It decides in the two cases in which a late
 // cache does no harm: no policy selects the pod, or the answer is 429 and needs no write. A wrong 429 costs one retry.
-func (e *Evictor) EvictCached(ctx context.Context, w Wanted) (Response, CacheAnswer, error) {
+func (e *Evictor) EvictCached(ctx context.Context, w EvictionAttempt) (Response, CacheAnswer, error) {
 	if e.Cache == nil {
 		return Response{}, Undecided, nil
 	}
@@ -177,7 +177,7 @@ func (e *Evictor) answersFromCache(ctx context.Context, s *scope) (resp Response
 }
 
 // EvictLive decides on an eviction from live reads.
-func (e *Evictor) EvictLive(ctx context.Context, w Wanted) (Response, error) {
+func (e *Evictor) EvictLive(ctx context.Context, w EvictionAttempt) (Response, error) {
 	var resp Response
 	for range rounds {
 		s, err := e.observe(ctx, w)

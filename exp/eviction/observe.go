@@ -23,7 +23,7 @@ import (
 
 // scope holds the facts about one pod.
 type scope struct {
-	wanted   Wanted
+	wanted   EvictionAttempt
 	pod      *corev1.Pod
 	policy   *Policy
 	node     verdict.Node
@@ -60,14 +60,14 @@ func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
 		f.Moved = append(f.Moved, *requestFacts(m.RescheduleRequest, m.from))
 	}
 	if s.pod != nil {
-		f.Pod = podFacts(s.pod, s.asks())
+		f.Pod = podFacts(s.pod, s.operatorMark())
 	}
 	return f
 }
 
-// asks returns the mark for the operator: the one in the request if there is a request, because the policy may have
+// operatorMark returns the mark for the operator: the one in the request if there is a request, because the policy may have
 // changed since.
-func (s *scope) asks() *evictionv1.Request {
+func (s *scope) operatorMark() *evictionv1.Request {
 	switch {
 	case s.request != nil:
 		return &s.request.Spec.Request
@@ -79,7 +79,7 @@ func (s *scope) asks() *evictionv1.Request {
 }
 
 // begin reads the policies of a namespace.
-func (e *Evictor) begin(ctx context.Context, w Wanted) (*scope, Policies, error) {
+func (e *Evictor) begin(ctx context.Context, w EvictionAttempt) (*scope, Policies, error) {
 	s := &scope{wanted: w}
 	policies, invalid, err := PoliciesFor(ctx, e.Policies, w.Pod.Namespace)
 	for _, err := range invalid {
@@ -89,7 +89,7 @@ func (e *Evictor) begin(ctx context.Context, w Wanted) (*scope, Policies, error)
 }
 
 // observe reads the facts from the API server.
-func (e *Evictor) observe(ctx context.Context, w Wanted) (*scope, error) {
+func (e *Evictor) observe(ctx context.Context, w EvictionAttempt) (*scope, error) {
 	s, policies, err := e.begin(ctx, w)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ type Step struct {
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// HookCaller runs the calls in the background, and enqueues a Machine after each call. No other step shares it.
-	Desk *leaving.HookCaller
+	HookCaller *leaving.HookCaller
 	// By is the requester that RescheduleRequests record.
 	By string
 }
@@ -68,10 +68,10 @@ func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 }
 
 // Forget implements leaving.Step.
-func (s *Step) Forget(machine types.UID) { s.Desk.ForgetMachine(machine) }
+func (s *Step) Forget(machine types.UID) { s.HookCaller.ForgetMachine(machine) }
 
 // Woken returns the source of events that enqueue a Machine after a check of its pods.
-func (s *Step) Woken() source.Source { return s.Desk.Woken() }
+func (s *Step) Woken() source.Source { return s.HookCaller.Woken() }
 
 // Look returns whether the Machine waits for operators. It starts a call if one is due, and does not wait for it.
 func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
@@ -82,7 +82,7 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if half := d.Grace / 2; half > 0 { // The other half is for the drain.
 		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
 	}
-	return s.Desk.CheckRemote(ctx, d, leaving.RemoteCheck{
+	return s.HookCaller.CheckRemote(ctx, d, leaving.RemoteCheck{
 		Look: func(ctx context.Context) leaving.Response { return s.checkPods(ctx, d) }, MaxWait: has, Call: callTimeout,
 		Reason: v1alpha1.WaitingForOperatorsReason, Unseen: "pods have not been looked at yet",
 		Late:  "operators did not move all pods within " + limit,
@@ -206,7 +206,7 @@ type moveState struct {
 // requestMove requests the move of a pod if it is its turn, and evaluates the response.
 func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Pod) moveState {
 	key := client.ObjectKeyFromObject(pod)
-	resp, err := evictor.Evict(ctx, Wanted{Pod: key, UID: pod.UID, By: s.By})
+	resp, err := evictor.Evict(ctx, EvictionAttempt{Pod: key, UID: pod.UID, By: s.By})
 	if err == nil && resp.Step == verdict.Mark {
 		ctrl.LoggerFrom(ctx).Info("Asked operator to move pod", "Pod", key, "policy", resp.Policy.String(), "warnings", resp.Warnings)
 	}

@@ -80,7 +80,7 @@ func IgnoreSuppressed(err error) error {
 }
 
 // suppress logs and counts a suppressed intention, once.
-func (g *Gate) suppress(ctx context.Context, t target, line audit.Line, want action, step string) {
+func (g *Gate) suppress(ctx context.Context, t target, line audit.Line, want openAction, step string) {
 	id, news := g.tries.tell(t, want)
 	if !news {
 		return

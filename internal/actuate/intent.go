@@ -108,9 +108,9 @@ func skipsWaits(obj client.Object) bool {
 // carryOut executes t and records its outcome.
 func (a Action) carryOut(ctx context.Context, t try) error {
 	at := target{a.of(), t.verb, kind(t.obj), t.obj.GetName(), a.remote, t.kind}
-	want := action{
+	want := openAction{
 		id: cmp.Or(t.id, a.recorded(t.obj)), shows: t.shows,
-		intention: intention{string(a.Reason), a.Why, a.Trigger, string(t.obj.GetUID()), t.says},
+		intention: intentKey{string(a.Reason), a.Why, a.Trigger, string(t.obj.GetUID()), t.says},
 	}
 	if a.gate.Suppresses() {
 		_, err := t.send(want.id)

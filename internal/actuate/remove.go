@@ -125,7 +125,7 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 //
 // Cluster API's webhooks handle patches of a Machine but not its deletion. If they are down, only the patch
 // fails. gone reports that the Machine is being deleted or does not exist.
-func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Hooks) (gone bool, err error) {
+func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.ForeignHookPolicy) (gone bool, err error) {
 	if m := c.Machine; m != nil {
 		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
 			kind: a.kindOf(audit.Remove), verb: remove, obj: m, shows: skipsWaits,
@@ -152,8 +152,8 @@ func (a Action) expedite(ctx context.Context, m *clusterv1.Machine, id string) (
 
 // DeleteLast deletes the object that a removal deletes after the Machine, see children.Set.Last. It does
 // nothing if that object has to wait.
-func (a Action) DeleteLast(ctx context.Context, c *children.Set, hooks children.Hooks) error {
-	last := c.Last(hooks)
+func (a Action) DeleteLast(ctx context.Context, c *children.Set, hooks children.ForeignHookPolicy) error {
+	last := c.NextToDelete(hooks)
 	if last == nil {
 		return nil
 	}

@@ -34,11 +34,11 @@ const (
 	remove = "delete"
 )
 
-// An intention distinguishes two actions on the same target.
-type intention struct{ reason, why, trigger, uid, says string }
+// An intentKey distinguishes two actions on the same target.
+type intentKey struct{ reason, why, trigger, uid, says string }
 
 // is reports whether two intentions are the same. It ignores the trigger if one of them has none.
-func (i intention) is(other intention) bool {
+func (i intentKey) is(other intentKey) bool {
 	if i.trigger == "" || other.trigger == "" {
 		i.trigger, other.trigger = "", ""
 	}
@@ -50,13 +50,13 @@ func (i intention) is(other intention) bool {
 // It is safe for concurrent use.
 type tries struct {
 	mu sync.Mutex
-	of map[client.ObjectKey]map[target]*action
+	of map[client.ObjectKey]map[target]*openAction
 }
 
-// An action is one intention on one target.
-type action struct {
+// An openAction is one intention on one target.
+type openAction struct {
 	id        string
-	intention intention
+	intention intentKey
 	attempts  int
 	// last is the audit line of the latest try.
 	last audit.Line
@@ -66,7 +66,7 @@ type action struct {
 
 // ended returns the outcome of an action as obj shows it, empty if it shows none. A departure with another
 // recorded id was not carried out by this action.
-func (a *action) ended(obj client.Object, now time.Time) audit.Outcome {
+func (a *openAction) ended(obj client.Object, now time.Time) audit.Outcome {
 	if a.shows == nil || !a.shows(obj) {
 		return ""
 	}
@@ -81,7 +81,7 @@ func (a *action) ended(obj client.Object, now time.Time) audit.Outcome {
 
 // begin returns the id of the next try: the id of earlier tries with the same intention, otherwise the proposed
 // id, otherwise a new one. givenUp has the final line of an action that this one replaces.
-func (t *tries) begin(at target, want action) (id string, givenUp []audit.Line) {
+func (t *tries) begin(at target, want openAction) (id string, givenUp []audit.Line) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.of[at.machine][at]
@@ -95,7 +95,7 @@ func (t *tries) begin(at target, want action) (id string, givenUp []audit.Line) 
 }
 
 // tell returns the id of a suppressed intention. news reports whether it has not been logged.
-func (t *tries) tell(at target, want action) (id string, news bool) {
+func (t *tries) tell(at target, want openAction) (id string, news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if a := t.of[at.machine][at]; a != nil && a.intention.is(want.intention) {
@@ -104,15 +104,15 @@ func (t *tries) tell(at target, want action) (id string, news bool) {
 	return t.add(at, want).id, true
 }
 
-func (t *tries) add(at target, a action) *action {
+func (t *tries) add(at target, a openAction) *openAction {
 	if a.id == "" {
 		a.id = string(uuid.NewUUID())
 	}
 	if t.of == nil {
-		t.of = map[client.ObjectKey]map[target]*action{}
+		t.of = map[client.ObjectKey]map[target]*openAction{}
 	}
 	if t.of[at.machine] == nil {
-		t.of[at.machine] = map[target]*action{}
+		t.of[at.machine] = map[target]*openAction{}
 	}
 	t.of[at.machine][at] = &a
 	return &a
@@ -167,7 +167,7 @@ func (t *tries) drop(at target) {
 }
 
 // take removes the open actions of a machine for which end returns an outcome. It returns their final lines.
-func (t *tries) take(machine client.ObjectKey, end func(target, *action) audit.Outcome) []audit.Line {
+func (t *tries) take(machine client.ObjectKey, end func(target, *openAction) audit.Outcome) []audit.Line {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var lines []audit.Line
@@ -189,7 +189,7 @@ func (t *tries) take(machine client.ObjectKey, end func(target, *action) audit.O
 // RecordObserved ends open actions by the observed objects of a machine, because the response to a request may have been
 // lost. known reports that exists is complete.
 func (a *Actuator) RecordObserved(machine client.ObjectKey, exists []client.Object, known bool, now time.Time) {
-	a.closed(a.gate.tries.take(machine, func(t target, of *action) audit.Outcome {
+	a.closed(a.gate.tries.take(machine, func(t target, of *openAction) audit.Outcome {
 		if t.remote {
 			return ""
 		}
@@ -211,7 +211,7 @@ func (a *Actuator) RecordObserved(machine client.ObjectKey, exists []client.Obje
 
 // Forget cancels the open actions of a machine that is gone.
 func (a *Actuator) Forget(machine client.ObjectKey, now time.Time) {
-	a.closed(a.gate.tries.take(machine, func(target, *action) audit.Outcome { return audit.Canceled }), now)
+	a.closed(a.gate.tries.take(machine, func(target, *openAction) audit.Outcome { return audit.Canceled }), now)
 }
 
 func (a *Actuator) closed(lines []audit.Line, now time.Time) {

@@ -24,19 +24,19 @@ var skipWaits = []string{
 // ourHooks are the deletion hooks of 5-Spot.
 var ourHooks = []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}
 
-// Hooks determines how a removal treats deletion hooks of other owners on the Machine. The zero value honours
+// ForeignHookPolicy determines how a removal treats deletion hooks of other owners on the Machine. The zero value honours
 // them.
-type Hooks string
+type ForeignHookPolicy string
 
 const (
 	// HonourHooks does not delete the infrastructure while the Machine has such a hook.
-	HonourHooks Hooks = ""
+	HonourHooks ForeignHookPolicy = ""
 	// BypassHooks deletes the infrastructure in spite of them. The Machine object still waits.
-	BypassHooks Hooks = "Bypass"
+	BypassHooks ForeignHookPolicy = "Bypass"
 )
 
 // WaitsFor returns the deletion hooks that keep a removal from deleting the infrastructure, sorted by name.
-func (s *Set) WaitsFor(hooks Hooks) []string {
+func (s *Set) WaitsFor(hooks ForeignHookPolicy) []string {
 	if s.Machine == nil || hooks == BypassHooks {
 		return nil
 	}
@@ -54,10 +54,10 @@ func (s *Set) WaitsFor(hooks Hooks) []string {
 	return found
 }
 
-// Last returns the object that a removal deletes after the Machine, nil if there is none. The deletion of a
+// NextToDelete returns the object that a removal deletes after the Machine, nil if there is none. The deletion of a
 // Machine includes its bootstrap config. Without a Machine, the bootstrap config is last, after the
 // infrastructure is known to be gone: providers read it while they clean up a host.
-func (s *Set) Last(hooks Hooks) *unstructured.Unstructured {
+func (s *Set) NextToDelete(hooks ForeignHookPolicy) *unstructured.Unstructured {
 	switch {
 	case len(s.WaitsFor(hooks)) > 0:
 		return nil
@@ -71,8 +71,8 @@ func (s *Set) Last(hooks Hooks) *unstructured.Unstructured {
 }
 
 // Removed reports whether a removal has nothing left to do except wait.
-func (s *Set) Removed(hooks Hooks) bool {
-	last := s.Last(hooks)
+func (s *Set) Removed(hooks ForeignHookPolicy) bool {
+	last := s.NextToDelete(hooks)
 	return s.Expedited() && (last == nil || !last.GetDeletionTimestamp().IsZero())
 }
 

@@ -46,10 +46,10 @@ func TestWhoseHooksARemovalWaitsFor(t *testing.T) {
 		if got := s.WaitsFor(children.HonourHooks); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %s\ngot %v, want %v", name, tc.reason, got, tc.want)
 		}
-		if last := s.Last(children.HonourHooks); (last == infra) != (len(tc.want) == 0) {
+		if last := s.NextToDelete(children.HonourHooks); (last == infra) != (len(tc.want) == 0) {
 			t.Errorf("%s: %s\nthe infrastructure goes: %t", name, tc.reason, last == infra)
 		}
-		if got := s.WaitsFor(children.BypassHooks); got != nil || s.Last(children.BypassHooks) != infra {
+		if got := s.WaitsFor(children.BypassHooks); got != nil || s.NextToDelete(children.BypassHooks) != infra {
 			t.Errorf("%s: bypassed, it waits for %v", name, got)
 		}
 	}
@@ -72,7 +72,7 @@ func TestWhatARemovalDeletesLast(t *testing.T) {
 		"Unknown":   {"What cannot be read is not gone.", children.Set{Bootstrap: bootstrap, InfrastructureUnknown: true}, nil},
 		"Nothing":   {"There is nothing.", children.Set{}, nil},
 	} {
-		if got := tc.set.Last(children.HonourHooks); got != tc.want {
+		if got := tc.set.NextToDelete(children.HonourHooks); got != tc.want {
 			t.Errorf("%s: %s\ngot %v", name, tc.reason, got)
 		}
 	}

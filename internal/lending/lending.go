@@ -18,8 +18,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// Told is how long the mark is reported: long enough for a person who checks once a day.
-const Told = 24 * time.Hour
+// ReportFor is how long the mark is reported: long enough for a person who checks once a day.
+const ReportFor = 24 * time.Hour
 
 // A Mark records that a tool lent a machine again. It is stored in an annotation, because the same write
 // removes the record of the reclaim.
@@ -33,7 +33,7 @@ type Mark struct {
 }
 
 // Ends returns when the mark is no longer reported.
-func (m Mark) Ends() time.Time { return m.At.Add(Told) }
+func (m Mark) Ends() time.Time { return m.At.Add(ReportFor) }
 
 // String returns a message with the event, its source, and what to do.
 func (m Mark) String() string {
@@ -81,7 +81,7 @@ func Of(sm *v1alpha1.ScheduledMachine, now time.Time) (Mark, bool) {
 		return Mark{}, false
 	}
 	mark.By = clip.Line(mark.By)
-	return mark, sm.ScheduleEnabled() && sm.Spec.ResumeAfterReclaim != v1alpha1.ResumeOnResume && now.Sub(mark.At).Abs() < Told
+	return mark, sm.ScheduleEnabled() && sm.Spec.ResumeAfterReclaim != v1alpha1.ResumeOnResume && now.Sub(mark.At).Abs() < ReportFor
 }
 
 // Note updates the annotations of a machine. If the schedule was turned on, it removes the record of the

@@ -107,7 +107,7 @@ func unreadable(f Facts) (Decision, bool) {
 		return Decision{}, false
 	}
 	d := underWay(f)
-	d.Phase, d.Reason = Pending, Unreadable
+	d.Phase, d.Reason = Pending, ScheduleUnreadable
 	switch f.Phase {
 	case Active, ShuttingDown, Inactive:
 		d.Phase = f.Phase
@@ -151,7 +151,7 @@ func unread(f Facts) (Decision, bool) {
 	if f.Phase == ShuttingDown {
 		phase = ShuttingDown // The unreadable child may still be leaving.
 	}
-	return Decision{Phase: phase, Action: Hold, Reason: Unread}, true
+	return Decision{Phase: phase, Action: Hold, Reason: ReferencesUnreadable}, true
 }
 
 // blocked waits for the Cluster. Existing objects stay unchanged.

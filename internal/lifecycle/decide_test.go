@@ -202,7 +202,7 @@ func TestDecide(t *testing.T) {
 		"UnreadableIsNotOutside": {
 			reason: "Unknown is not \"no\": a running machine is left running.",
 			facts:  running(func(f *lifecycle.Facts) { f.Readable, f.Wanted, f.Change = false, false, time.Time{} }),
-			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Hold, Reason: lifecycle.Unreadable},
+			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Hold, Reason: lifecycle.ScheduleUnreadable},
 		},
 		"UnreadableStartsNothing": {
 			reason: "Nor is it \"yes\".",
@@ -210,7 +210,7 @@ func TestDecide(t *testing.T) {
 				nothing(f)
 				f.Phase, f.Readable, f.Wanted, f.Change = "", false, false, time.Time{}
 			}),
-			want: lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Unreadable},
+			want: lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.ScheduleUnreadable},
 		},
 		"UnseenMayStillBeLeaving": {
 			reason: "The window has opened again, and nobody knows whether the departure is over.",
@@ -218,7 +218,7 @@ func TestDecide(t *testing.T) {
 				nothing(f)
 				f.Phase, f.Infrastructure = lifecycle.ShuttingDown, lifecycle.Unknown
 			}),
-			want: lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Hold, Reason: lifecycle.Unread, Recheck: evening},
+			want: lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Hold, Reason: lifecycle.ReferencesUnreadable, Recheck: evening},
 		},
 		"MissingClusterWaits": {
 			reason: "There is nothing to join; the Cluster's appearance wakes us.",

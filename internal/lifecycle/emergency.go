@@ -109,14 +109,14 @@ func DecideReclaim(f ReclaimFacts) Step {
 	case f.Remembered && !f.Ejected, f.Returned && !f.Ejected && !f.ControlPlane:
 		return Eject
 	case f.Remembered:
-		return leave(f)
+		return nodeStep(f)
 	default:
 		return answer(f)
 	}
 }
 
-// leave returns the remaining step for the Node of a machine that is being removed.
-func leave(f ReclaimFacts) Step {
+// nodeStep returns the remaining step for the Node of a machine that is being removed.
+func nodeStep(f ReclaimFacts) Step {
 	switch {
 	case f.Node == Present && f.NodeAsked && f.InfrastructureGone:
 		return DeleteNode

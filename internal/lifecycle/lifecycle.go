@@ -76,22 +76,22 @@ type Reason string
 
 // The reasons of a decision.
 const (
-	MachineRunning   Reason = "MachineRunning"
-	MachineNotReady  Reason = "MachineNotReady"
-	MachineCreating  Reason = "MachineCreating"
-	OutsideSchedule  Reason = "Inactive"
-	ScheduleDisabled Reason = "Disabled"
-	KillSwitchOn     Reason = "Terminated"
-	KillSwitchActing Reason = "Terminating"
-	GracefulShutdown Reason = "ShuttingDown"
-	EmergencyReclaim Reason = "EmergencyReclaim"
-	ClusterDeleting  Reason = "ClusterDeleting"
-	Unreadable       Reason = "ScheduleUnreadable"
-	NoCluster        Reason = "ReferencesInvalid"
-	Unread           Reason = "ReferencesUnreadable"
-	HostClaimed      Reason = "HostClaimed"
-	ClockDoubted     Reason = "ClockSuspect"
-	Judging          Reason = "Pending"
+	MachineRunning       Reason = "MachineRunning"
+	MachineNotReady      Reason = "MachineNotReady"
+	MachineCreating      Reason = "MachineCreating"
+	OutsideSchedule      Reason = "Inactive"
+	ScheduleDisabled     Reason = "Disabled"
+	KillSwitchOn         Reason = "Terminated"
+	KillSwitchActing     Reason = "Terminating"
+	GracefulShutdown     Reason = "ShuttingDown"
+	EmergencyReclaim     Reason = "EmergencyReclaim"
+	ClusterDeleting      Reason = "ClusterDeleting"
+	ScheduleUnreadable   Reason = "ScheduleUnreadable"
+	NoCluster            Reason = "ReferencesInvalid"
+	ReferencesUnreadable Reason = "ReferencesUnreadable"
+	HostClaimed          Reason = "HostClaimed"
+	ClockDoubted         Reason = "ClockSuspect"
+	Judging              Reason = "Pending"
 )
 
 // Cause is why a machine leaves. The values are the ones of the departure record on the Machine.

@@ -45,8 +45,8 @@ func (w *world) plan() (departure.Fleet, time.Time) {
 	return w.Fleet(lab, w.now)
 }
 
-// tell reports a machine that is due from the given instant on.
-func (w *world) tell(i int, from time.Time) {
+// report reports a machine that is due from the given instant on.
+func (w *world) report(i int, from time.Time) {
 	w.Report(box(i), roster.Entry{Cluster: lab, Machine: uid(i), From: from, Lane: departure.Unscheduled, Priority: int32(i)}, w.now)
 }
 
@@ -80,7 +80,7 @@ func TestWithoutARosterEverybodyMayLeave(t *testing.T) {
 
 func TestWhoIsToldAheadIsACandidateInTime(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.tell(0, noon.Add(time.Hour))
+	w.report(0, noon.Add(time.Hour))
 	f, next := w.plan()
 	if f.Active != 1 || len(f.Candidates) != 0 || !next.Equal(noon.Add(time.Hour)) {
 		t.Errorf("facts %+v, next %v", f, next)
@@ -102,7 +102,7 @@ func TestWhoIsToldAheadIsACandidateInTime(t *testing.T) {
 func TestOneStartsAtATime(t *testing.T) {
 	w := &world{T: t, now: noon}
 	for i := range 5 {
-		w.tell(i, noon)
+		w.report(i, noon)
 	}
 	if got := w.granted(5); got != nil {
 		t.Errorf("%v may start before anybody has planned", got)
@@ -124,8 +124,8 @@ func TestOneStartsAtATime(t *testing.T) {
 
 func TestWhoWaitsKnowsWhy(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.tell(0, noon)
-	w.tell(1, noon)
+	w.report(0, noon)
+	w.report(1, noon)
 	if v := w.RequestGrant(box(1), uid(1), w.now); v != (roster.Verdict{}) {
 		t.Errorf("before anybody has planned: %+v", v)
 	}
@@ -138,8 +138,8 @@ func TestWhoWaitsKnowsWhy(t *testing.T) {
 // TestAGrantEndsThatNobodyUses never reconciles the first machine.
 func TestAGrantEndsThatNobodyUses(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.tell(0, noon)
-	w.tell(1, noon)
+	w.report(0, noon)
+	w.report(1, noon)
 	_, next := w.plan()
 	if !next.Equal(noon.Add(departure.Window)) {
 		t.Errorf("next look %v", next)
@@ -166,8 +166,8 @@ func TestAGrantEndsThatNobodyUses(t *testing.T) {
 // TestWhoTriesInVainKeepsNobody makes every attempt of the first machine fail.
 func TestWhoTriesInVainKeepsNobody(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.tell(0, noon)
-	w.tell(1, noon)
+	w.report(0, noon)
+	w.report(1, noon)
 	for second := range 40 {
 		w.plan()
 		w.RequestGrant(box(0), uid(0), w.now)
@@ -186,7 +186,7 @@ func TestManyWhoTryInVainKeepNobody(t *testing.T) {
 	w := &world{T: t, now: noon}
 	const last = 12
 	for i := range last + 1 {
-		w.tell(i, noon)
+		w.report(i, noon)
 	}
 	for !w.now.After(noon.Add(10 * time.Minute)) {
 		w.plan()
@@ -210,13 +210,13 @@ func TestAStartCountsFromItsAnswer(t *testing.T) {
 		"Seen":     func(w *world) { w.left(0); w.FinishAttempt(box(0), uid(0), w.now) },
 		"Unseen":   func(w *world) { w.FinishAttempt(box(0), uid(0), w.now) },
 		// The window is extended while the cache does not show the deletion of the Machine.
-		"Undone":                func(w *world) { w.FinishAttempt(box(0), uid(0), w.now); w.tell(0, time.Time{}) },
-		"UndoneBeforeTheAnswer": func(w *world) { w.tell(0, time.Time{}) },
+		"Undone":                func(w *world) { w.FinishAttempt(box(0), uid(0), w.now); w.report(0, time.Time{}) },
+		"UndoneBeforeTheAnswer": func(w *world) { w.report(0, time.Time{}) },
 		"Forgotten":             func(w *world) { w.Forget(box(0), w.now) },
 	} {
 		w := &world{T: t, now: noon}
-		w.tell(0, noon)
-		w.tell(1, noon)
+		w.report(0, noon)
+		w.report(1, noon)
 		w.plan()
 		if got := w.granted(2); len(got) != 1 || got[0] != 0 {
 			t.Fatalf("%s: %v may start", name, got)
@@ -241,8 +241,8 @@ func TestAStartCountsFromItsAnswer(t *testing.T) {
 // then.
 func TestAStartCountsWhenItIsMade(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.tell(0, noon)
-	w.tell(1, noon)
+	w.report(0, noon)
+	w.report(1, noon)
 	w.plan()
 	w.after(9 * time.Second)
 	if !w.RequestGrant(box(0), uid(0), w.now).Granted {
@@ -272,10 +272,10 @@ func TestOwnersCount(t *testing.T) {
 	} {
 		w := &world{T: t, now: noon}
 		for i := range 3 {
-			w.tell(i, time.Time{})
+			w.report(i, time.Time{})
 		}
 		leaves(w)
-		w.tell(1, noon)
+		w.report(1, noon)
 		f, _ := w.plan()
 		if len(f.Started) != 1 || w.RequestGrant(box(1), uid(1), w.now).Granted {
 			t.Errorf("%s: %d departures count", name, len(f.Started))
@@ -290,13 +290,13 @@ func TestOwnersCount(t *testing.T) {
 
 func TestWhoIsNotToLeaveAnyMoreMayNot(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.tell(0, noon)
+	w.report(0, noon)
 	w.plan()
-	w.tell(0, noon.Add(time.Hour))
+	w.report(0, noon.Add(time.Hour))
 	if w.RequestGrant(box(0), uid(0), w.now).Granted {
 		t.Error("its window was extended, and it may leave")
 	}
-	w.tell(0, noon)
+	w.report(0, noon)
 	w.Report(box(0), roster.Entry{Cluster: lab, Machine: "another"}, w.now)
 	if w.RequestGrant(box(0), uid(0), w.now).Granted || w.RequestGrant(box(0), "another", w.now).Granted {
 		t.Error("another Machine may leave for it")
@@ -305,9 +305,9 @@ func TestWhoIsNotToLeaveAnyMoreMayNot(t *testing.T) {
 
 func TestItsTurnIsKept(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.tell(0, noon)
+	w.report(0, noon)
 	w.after(time.Second)
-	w.tell(0, w.now)
+	w.report(0, w.now)
 	if f, _ := w.Fleet(lab, w.now); !f.Candidates[0].Since.Equal(noon) {
 		t.Errorf("it waits since %v", f.Candidates[0].Since)
 	}
@@ -340,12 +340,12 @@ func TestACacheThatIsLateTellsNothing(t *testing.T) {
 
 func TestNobodyIsKeptInMind(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.tell(0, noon)
+	w.report(0, noon)
 	w.Forget(box(0), w.now)
 	if f, next := w.Fleet(lab, w.now); f.Active != 0 || len(f.Started) != 0 || !next.IsZero() {
 		t.Errorf("%+v, next %v", f, next)
 	}
-	w.tell(0, noon)
+	w.report(0, noon)
 	w.Report(box(0), roster.Entry{Cluster: client.ObjectKey{Namespace: "farm", Name: "other"}, Machine: uid(0)}, w.now)
 	if f, _ := w.Fleet(lab, w.now); f.Active != 0 {
 		t.Errorf("it is in two Clusters: %+v", f)
@@ -356,7 +356,7 @@ func TestNobodyIsKeptInMind(t *testing.T) {
 func TestThePlannerIsWokenForAll(t *testing.T) {
 	w := &world{T: t, now: noon}
 	w.Wake() // No cluster exists yet.
-	w.tell(0, time.Time{})
+	w.report(0, time.Time{})
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer queue.ShutDown()
 	if err := w.Clusters().Start(t.Context(), queue); err != nil {
@@ -417,7 +417,7 @@ func TestAMachineIsOneUnderTwoNames(t *testing.T) {
 // TestAnOrphanIsNobodyElse checks that a ScheduledMachine with the name of an orphan is another member.
 func TestAnOrphanIsNobodyElse(t *testing.T) {
 	w := &world{T: t, now: noon}
-	w.tell(0, noon)
+	w.report(0, noon)
 	own := roster.OrphanName(box(0))
 	w.Report(own, roster.Entry{Cluster: lab, Machine: "orphan", From: noon, Lane: departure.Unscheduled}, w.now)
 	scheduled := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())

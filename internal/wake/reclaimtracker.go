@@ -42,12 +42,12 @@ func (r *ReclaimTracker) Wait(asked []time.Time, now time.Time) time.Duration {
 	if r == nil || r.owners.Load() < 2 {
 		return 0
 	}
-	return min(Left(longestRush, asked, now), rushLook)
+	return min(Remaining(longestRush, asked, now), rushLook)
 }
 
-// Left returns how much of d is left since the last instant. It returns zero without an instant, and for an
+// Remaining returns how much of d is left since the last instant. It returns zero without an instant, and for an
 // instant in the future: a clock was wrong.
-func Left(d time.Duration, instants []time.Time, now time.Time) time.Duration {
+func Remaining(d time.Duration, instants []time.Time, now time.Time) time.Duration {
 	if len(instants) == 0 {
 		return 0
 	}

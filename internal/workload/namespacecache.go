@@ -26,7 +26,7 @@ type NamespaceCache struct {
 	// Cache has the connections to the clusters.
 	Cache clustercache.ClusterCache
 	// Kinds are the kinds in the cache.
-	Kinds []AsideKind
+	Kinds []CachedKind
 	// Controller is the controller whose queue gets the requests.
 	Controller clustercache.SourceWatcher[ctrl.Request]
 	// All returns the requests to enqueue when the cache of a cluster is synced.
@@ -36,8 +36,8 @@ type NamespaceCache struct {
 	open map[client.ObjectKey]*aside
 }
 
-// An AsideKind is a kind in a NamespaceCache.
-type AsideKind struct {
+// An CachedKind is a kind in a NamespaceCache.
+type CachedKind struct {
 	// Kind is an empty object of the kind.
 	Kind client.Object
 	// Keep selects and transforms the objects. Its Namespaces are overwritten.
@@ -163,7 +163,7 @@ func (a *NamespaceCache) make(ctx context.Context, cluster client.ObjectKey, c *
 }
 
 // watch enqueues requests when an object of a kind changes.
-func (a *NamespaceCache) watch(ctx context.Context, cluster client.ObjectKey, c *aside, k AsideKind, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (a *NamespaceCache) watch(ctx context.Context, cluster client.ObjectKey, c *aside, k CachedKind, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	for field, extract := range k.Index {
 		if err := c.IndexField(ctx, k.Kind, field, extract); err != nil {
 			return err

@@ -136,7 +136,7 @@ func TestAnAsideKeepsWhatIsAskedFor(t *testing.T) {
 	aside := &workload.NamespaceCache{
 		Cache: clusters, Controller: woken{ctx, queue},
 		All: func(context.Context, client.ObjectKey) []ctrl.Request { return named("all") },
-		Kinds: []workload.AsideKind{{
+		Kinds: []workload.CachedKind{{
 			Kind: &corev1.Pod{}, Keep: cache.ByObject{Label: labels.SelectorFromSet(labels.Set{"a": "b"})}, Predicate: predicate.Funcs{},
 			Index: map[string]client.IndexerFunc{"node": func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }},
 			Map: func(_ context.Context, _ client.ObjectKey, obj client.Object) []ctrl.Request {

@@ -115,7 +115,7 @@ func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Dura
 	if err != nil {
 		return err
 	}
-	j := d.judge(table, m, emit)
+	j := d.newEvaluator(table, m, emit)
 	defer func() { _ = j.table.Close() }()
 	defer d.o.Metrics.SetDetector("")
 	if d.o.Mode == Poll {
@@ -137,7 +137,7 @@ func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
 		return nil, err
 	}
 	var found []Match
-	j := d.judge(table, m, func(m Match) { found = append(found, m) })
+	j := d.newEvaluator(table, m, func(m Match) { found = append(found, m) })
 	defer func() { _ = j.table.Close() }()
 	j.detector = Poll
 	err = j.guarded(func() error { return d.rescan(j) })

@@ -52,7 +52,7 @@ type evaluator struct {
 	visit process.Visit
 }
 
-func (d *Detector) judge(t *process.Table, m *match.Matcher, emit func(Match)) *evaluator {
+func (d *Detector) newEvaluator(t *process.Table, m *match.Matcher, emit func(Match)) *evaluator {
 	j := &evaluator{table: t, matcher: m, metrics: d.o.Metrics, log: d.o.Log, emit: emit, seen: map[identity]uint64{}}
 	j.visit = j.look
 	return j
@@ -78,14 +78,14 @@ func (j *evaluator) guarded(work func() error) error {
 
 // updateHung updates the metric and the log about processes whose arguments block readers.
 func (j *evaluator) updateHung() {
-	n := j.table.Aside().Len()
+	n := j.table.HungProcesses().Len()
 	j.metrics.Hung.Store(int64(n))
 	hanging := n > 0
 	switch {
 	case hanging == j.hanging:
 		return
 	case hanging:
-		j.log.Warn("Arguments of a process cannot be read without waiting; it is matched by its name alone", "pids", j.table.Aside().PIDs())
+		j.log.Warn("Arguments of a process cannot be read without waiting; it is matched by its name alone", "pids", j.table.HungProcesses().PIDs())
 	default:
 		j.log.Info("Arguments of all processes can be read again")
 	}
@@ -96,7 +96,7 @@ func (j *evaluator) updateHung() {
 func (j *evaluator) pass(walk func(*process.Table, process.Visit) (process.Census, error)) error {
 	j.round++
 	j.denied = 0
-	j.table.Aside().Back() // The scan visits these processes.
+	j.table.HungProcesses().Back() // The scan visits these processes.
 	j.updateHung()
 	visible := j.table.CheckVisibility()
 	census, err := walk(j.table, j.visit)
@@ -175,7 +175,7 @@ func (j *evaluator) lookAtStarted(pid int) {
 
 // again visits the processes whose arguments can be read again.
 func (j *evaluator) again() {
-	for _, pid := range j.table.Aside().Back() {
+	for _, pid := range j.table.HungProcesses().Back() {
 		if err := j.table.Look(pid, j.visit); err != nil {
 			j.metrics.Vanished.Add(1)
 		}

@@ -90,10 +90,10 @@ func newTable(r root, self int32) *Table {
 }
 
 // Share makes the table use a shared HungProcesses. Call it before any other method.
-func (t *Table) Share(a *HungProcesses) { t.aside, t.turn = a, newTurn(a) }
+func (t *Table) Share(a *HungProcesses) { t.aside, t.turn = a, newReadWatchdog(a) }
 
 // HungProcesses returns the processes whose arguments block readers.
-func (t *Table) Aside() *HungProcesses { return t.aside }
+func (t *Table) HungProcesses() *HungProcesses { return t.aside }
 
 // Hung returns a channel that is closed when the goroutine that uses the table is blocked. The process is in the HungProcesses
 // by then. When the blocked read returns, that goroutine exits without using the table.
@@ -103,7 +103,7 @@ func (t *Table) Hung() <-chan struct{} { return t.turn.hung }
 // table except the read buffer.
 func (t *Table) TakeOver() *Table {
 	next := *t
-	next.head, next.turn = make([]byte, headSize), newTurn(t.aside)
+	next.head, next.turn = make([]byte, headSize), newReadWatchdog(t.aside)
 	if st, err := next.readStat(t.turn.pid.Load()); err == nil {
 		t.aside.identify(t.turn, st.start)
 	}

@@ -33,7 +33,7 @@ type readWatchdog struct {
 	hung chan struct{}
 }
 
-func newTurn(a *HungProcesses) *readWatchdog {
+func newReadWatchdog(a *HungProcesses) *readWatchdog {
 	t := &readWatchdog{aside: a, hung: make(chan struct{})}
 	t.watched.Store(true)
 	t.timer = time.AfterFunc(patience, t.watch)

@@ -47,7 +47,7 @@ type StateReporter struct {
 
 // NewStateReporter returns a StateReporter. Run calls told from its goroutine, with true if the annotation is current and the agent
 // is not blind, else with false.
-func NewTeller(o Options, told func(bool)) *StateReporter {
+func NewStateReporter(o Options, told func(bool)) *StateReporter {
 	return &StateReporter{r: New(o), told: told, news: make(chan struct{}, 1)}
 }
 

@@ -217,7 +217,7 @@ func TestTeller(t *testing.T) {
 				}
 				s.before = tc.before
 				var told atomic.Bool
-				teller := report.NewTeller(report.Options{
+				teller := report.NewStateReporter(report.Options{
 					Client: direct{s}, Node: "ws", MachineID: machineID, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 				}, told.Store)
 				ctx, cancel := context.WithCancel(t.Context())

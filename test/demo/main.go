@@ -100,7 +100,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		s.say("Stopping everything and removing %s", dir)
 		err = errors.Join(err, s.Stop())
 	}()
-	if err := s.tell(ctx); err != nil {
+	if err := s.run(ctx); err != nil {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return errors.New("interrupted")
 		}

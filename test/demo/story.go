@@ -42,8 +42,8 @@ type story struct {
 	pending []event
 }
 
-// tell runs all steps.
-func (s *story) tell(ctx context.Context) error {
+// run runs all steps.
+func (s *story) run(ctx context.Context) error {
 	s.say("Local plane is up: etcd, kube-apiserver, kube-controller-manager, Cluster API, 5-Spot")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -117,7 +117,7 @@ func TestTheLastMemberStays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "last")
 	s.balance(func(lb *expv1.LoadBalancer) { lb.Spec.DeadlineSeconds = 15 })
-	_, err := s.proxy.Ask(s.step(), "set server web/box-1 state maint")
+	_, err := s.proxy.Command(s.step(), "set server web/box-1 state maint")
 	s.must(err)
 	machine := s.machine(0)
 	begun := time.Now()

@@ -177,7 +177,7 @@ func (s *site) talk(i int) *talk {
 		s.Cleanup(func() { _ = conn.Close() })
 		ctx, stop := context.WithCancel(s.Context())
 		c := &talk{conn: conn, answers: bufio.NewReader(conn), over: make(chan error, 1), stop: stop}
-		name, err := c.ask()
+		name, err := c.requestName()
 		s.must(err)
 		if name == s.servers[i].host {
 			go c.hold(ctx)
@@ -190,8 +190,8 @@ func (s *site) talk(i int) *talk {
 	return nil
 }
 
-// ask requests the server's name.
-func (c *talk) ask() (name string, err error) {
+// requestName requests the server's name.
+func (c *talk) requestName() (name string, err error) {
 	_ = c.conn.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := io.WriteString(c.conn, "who?\n"); err != nil {
 		return "", err
@@ -203,7 +203,7 @@ func (c *talk) ask() (name string, err error) {
 // hold sends a request every second.
 func (c *talk) hold(ctx context.Context) {
 	for {
-		if _, err := c.ask(); err != nil {
+		if _, err := c.requestName(); err != nil {
 			c.over <- err
 			return
 		}

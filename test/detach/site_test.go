@@ -306,7 +306,7 @@ func (f *farm) wantNoAttachment() {
 
 // state returns the state of a server in HAProxy.
 func (s *site) state(ctx context.Context, server string) (string, error) {
-	got, err := s.proxy.Ask(ctx, "show servers state web")
+	got, err := s.proxy.Command(ctx, "show servers state web")
 	if err != nil {
 		return "", err
 	}

@@ -59,7 +59,7 @@ func (w *world) play(in input) chapter {
 	for range 2 {
 		w.begin()
 		w.mistake()
-		w.ask(w.names)
+		w.requestMachine(w.names)
 		w.rejoin()
 	}
 	c := chapter{name: in.name, from: time.Now(), shows: in.shows, quiet: w.asks}

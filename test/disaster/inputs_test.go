@@ -37,7 +37,7 @@ var inputs = []input{
 		w.mistake()
 		w.patch(w.names, closed())
 		w.sees(v1alpha1.WipeQuarantinedEvent)
-		w.ask(w.names)
+		w.requestMachine(w.names)
 		w.sees(v1alpha1.WipeConfirmedEvent)
 		w.waitStarts(3 * w.atOnce())
 	}, undo: reopen},
@@ -45,7 +45,7 @@ var inputs = []input{
 		w.mistake()
 		w.patch(w.names, closed())
 		w.sees(v1alpha1.WipeQuarantinedEvent)
-		w.ask(w.names)
+		w.requestMachine(w.names)
 		from := time.Now()
 		time.Sleep(5 * time.Second)
 		if starts := w.startsAfter(from); len(starts) > 0 {
@@ -58,14 +58,14 @@ var inputs = []input{
 			w.patch(w.names, `{"spec":{"schedule":{"timezone":"Mars/Phobos"}}}`)
 		}))
 		w.sees(v1alpha1.TimezoneUnavailableReason)
-		w.ask(w.names)
+		w.requestMachine(w.names)
 		w.stays()
 	}, undo: func(w *world) { w.patch(w.names, `{"spec":{"schedule":{"timezone":"UTC"}}}`) }},
 	{name: "TheClusterIsPausedInTheMiddle", shows: clusterv1.PausedReason, tell: func(w *world) {
 		w.mistake()
 		w.patch(w.half(), closed())
 		w.waitStarts(w.atOnce())
-		w.ask(w.half())
+		w.requestMachine(w.half())
 		w.until(func() error { // Cluster API does not continue all deletions.
 			for _, m := range w.machines {
 				if !m.DeletionTimestamp.IsZero() {
@@ -97,7 +97,7 @@ var inputs = []input{
 			w.waitStarts((n + 1) * w.atOnce())
 			w.kill(w.replicas...)
 			w.startReplicas()
-			w.ask(w.half())
+			w.requestMachine(w.half())
 		}
 		w.sees(v1alpha1.WarmUpReason)
 		w.waitStarts(4 * w.atOnce())
@@ -108,7 +108,7 @@ var inputs = []input{
 		w.waitStarts(w.atOnce())
 		w.kill(w.waitLeader())
 		w.startReplicas()
-		w.ask(w.half())
+		w.requestMachine(w.half())
 		w.sees(v1alpha1.WarmUpReason)
 		w.waitStarts(3 * w.atOnce())
 	}, undo: reopen},
@@ -121,7 +121,7 @@ var inputs = []input{
 		}))
 		w.must(shifted.Start(w.step()))
 		w.sees(v1alpha1.ClockSuspectReason)
-		w.ask(w.half())
+		w.requestMachine(w.half())
 		w.stays()
 		w.must(shifted.Stop())
 		w.startReplicas()
@@ -134,7 +134,7 @@ var inputs = []input{
 		w.startReplicas()
 		w.patch(w.half(), closed())
 		w.sees(v1alpha1.ReferencesUnreadableReason)
-		w.ask(w.half())
+		w.requestMachine(w.half())
 		w.waitStarts(2 * w.atOnce())
 	}, undo: func(w *world) {
 		w.provider(true)
@@ -144,7 +144,7 @@ var inputs = []input{
 		w.mistake()
 		w.patch(w.half(), closed())
 		w.waitStarts(w.atOnce())
-		w.ask(w.half()) // No request is possible during the outage: there is no Node to write to.
+		w.requestMachine(w.half()) // No request is possible during the outage: there is no Node to write to.
 		w.must(lab.APIServer.Kill())
 		w.waitStarts(3 * w.atOnce())
 		w.sees(v1alpha1.NotConnectedReason) // The cluster cache takes most of a minute to detect the outage.
@@ -156,7 +156,7 @@ var inputs = []input{
 		w.mistake()
 		w.remediate(true)
 		w.sees(v1alpha1.WipeQuarantinedEvent)
-		w.ask(w.names)
+		w.requestMachine(w.names)
 		w.sees(v1alpha1.WipeConfirmedEvent)
 		w.waitStarts(3 * w.atOnce())
 	}, undo: func(w *world) { w.remediate(false) }},
@@ -167,7 +167,7 @@ var inputs = []input{
 			return client.IgnoreNotFound(w.Management.Delete(w.Context(), m))
 		})
 		w.sees(v1alpha1.WipeQuarantinedEvent)
-		w.ask(w.names)
+		w.requestMachine(w.names)
 		w.sees(v1alpha1.WipeConfirmedEvent)
 		w.waitStarts(3 * w.atOnce())
 		w.hurry()
@@ -194,7 +194,7 @@ func (w *world) deleted(how metav1.DeletionPropagation) {
 		return client.IgnoreNotFound(w.Management.Delete(w.Context(), scheduledMachine(name), client.PropagationPolicy(how)))
 	})
 	w.sees(v1alpha1.WipeQuarantinedEvent)
-	w.ask(w.names)
+	w.requestMachine(w.names)
 	w.sees(v1alpha1.WipeConfirmedEvent)
 	w.waitStarts(3 * w.atOnce())
 	w.hurry()

@@ -133,7 +133,7 @@ func (p *Process) worker(ctx context.Context) (string, error) {
 	if _, err := ask(ctx, p.master(), "show proc"); err != nil {
 		return "", err
 	}
-	info, err := p.Ask(ctx, "show info")
+	info, err := p.Command(ctx, "show info")
 	if err != nil {
 		return "", err
 	}
@@ -145,8 +145,8 @@ func (p *Process) worker(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("HAProxy does not say who it is: %q", info)
 }
 
-// Ask runs a command of the runtime API.
-func (p *Process) Ask(ctx context.Context, command string) (string, error) {
+// Command runs a command of the runtime API.
+func (p *Process) Command(ctx context.Context, command string) (string, error) {
 	return ask(ctx, strings.TrimPrefix(p.Unix, "unix://"), command)
 }
 

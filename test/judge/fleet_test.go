@@ -122,8 +122,8 @@ func (f *fleet) call(c call) error {
 	return err
 }
 
-// tell writes a line of the manager's audit log.
-func (f *fleet) tell(kind, machine, uid string) error {
+// writeAuditLine writes a line of the manager's audit log.
+func (f *fleet) writeAuditLine(kind, machine, uid string) error {
 	if f.log != decisionLog {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (l life) join() error {
 	)
 	for _, kind := range []string{"b", "i", "m"} {
 		if err == nil {
-			err = l.tell("Join", l.name, kind+l.name)
+			err = l.writeAuditLine("Join", l.name, kind+l.name)
 		}
 	}
 	return err
@@ -299,9 +299,9 @@ func (l life) depart() error {
 			if l.plant == "lines" {
 				return nil
 			}
-			return l.tell("Depart", l.name, "m"+l.name)
+			return l.writeAuditLine("Depart", l.name, "m"+l.name)
 		},
-		func() error { return l.tell("Remove", l.name, "i"+l.name) },
+		func() error { return l.writeAuditLine("Remove", l.name, "i"+l.name) },
 	)
 }
 
@@ -321,8 +321,8 @@ func (l life) reclaim() error {
 	}
 	return firstError(
 		func() error { return l.calls(calls...) },
-		func() error { return l.tell("EmergencyRemove", l.name, "m"+l.name) },
-		func() error { return l.tell("EmergencyRemove", l.name, "i"+l.name) },
+		func() error { return l.writeAuditLine("EmergencyRemove", l.name, "m"+l.name) },
+		func() error { return l.writeAuditLine("EmergencyRemove", l.name, "i"+l.name) },
 	)
 }
 

@@ -137,7 +137,7 @@ func (w *world) wants(m []balancer.Membership, state balancer.State, connections
 // ask runs a command as another client would.
 func (w *world) ask(command string) string {
 	w.t.Helper()
-	answer, err := w.Ask(w.t.Context(), command)
+	answer, err := w.Command(w.t.Context(), command)
 	w.must(err)
 	return answer
 }

@@ -464,36 +464,36 @@ var urgent = []input{
 		w.run(5 * time.Second)
 		w.flip(w.from(w.size-8, w.size))
 	}, outcome: outcome{shows: capped, some: func(w *world) []int { return append(w.half(), w.from(w.size-8, w.size)...) }}},
-	{name: "AllOwnersAsk", do: func(w *world) { w.ask(w.all()) }, all: true, outcome: outcome{shows: v1alpha1.EmergencySurgeEvent}},
+	{name: "AllOwnersAsk", do: func(w *world) { w.requestMachines(w.all()) }, all: true, outcome: outcome{shows: v1alpha1.EmergencySurgeEvent}},
 	{name: "FiftyOwnersAskWhileAllAreHeld", do: func(w *world) {
 		w.edit(w.all(), unwanted)
 		w.run(5 * time.Second)
-		w.ask(w.from(w.size-w.size/20, w.size))
+		w.requestMachines(w.from(w.size-w.size/20, w.size))
 	}, all: true, outcome: outcome{shows: quarantined, held: confirmed}},
 	{name: "FiftyOwnersAskWhileAllWait", do: func(w *world) {
 		w.edit(w.all(), unwanted)
 		w.run(confirmed + time.Minute)
-		w.ask(w.stillThere(w.size / 20))
+		w.requestMachines(w.stillThere(w.size / 20))
 	}, all: true, outcome: outcome{shows: quarantined, held: confirmed}},
 	{name: "OwnersAskEverySecondWhileHalfWait", do: func(w *world) {
 		w.edit(w.half(), unwanted)
 		for range 30 {
 			w.run(time.Second)
-			w.ask(w.stillThere(1))
+			w.requestMachines(w.stillThere(1))
 		}
 	}, outcome: outcome{shows: capped, some: (*world).half, may: (*world).all}},
 	{name: "OwnersAskWhileTheManagerWarmsUp", do: func(w *world) {
 		w.edit(w.half(), unwanted)
 		w.restart()
 		w.run(time.Second)
-		w.ask(w.from(0, w.size/20))
+		w.requestMachines(w.from(0, w.size/20))
 	}, half: true, outcome: outcome{shows: warmUp}},
 	{name: "OwnersAskWhileTheClockIsSuspect", do: func(w *world) {
 		w.apiAhead = 10 * time.Minute
 		w.run(5 * time.Second)
 		w.begin()
 		w.edit(w.half(), unwanted)
-		w.ask(w.from(0, w.size/20))
+		w.requestMachines(w.from(0, w.size/20))
 		w.run(time.Minute)
 		w.apiAhead = 0
 	}, half: true, outcome: outcome{shows: suspect, held: time.Minute}},
@@ -501,7 +501,7 @@ var urgent = []input{
 		w.managers[0].late = always(3 * time.Second)
 		w.edit(w.half(), unwanted)
 		w.run(10 * time.Second)
-		w.ask(w.stillThere(w.size / 20))
+		w.requestMachines(w.stillThere(w.size / 20))
 	}, outcome: outcome{shows: capped, owed: 4 * time.Second, some: (*world).half, may: (*world).all}},
 }
 
@@ -545,7 +545,7 @@ var pausing = []input{
 		w.run(time.Minute)
 		w.begin()
 		w.edit(w.half(), unwanted)
-		w.ask(w.from(0, w.size/20))
+		w.requestMachines(w.from(0, w.size/20))
 		w.run(time.Minute)
 		w.paused = false
 		w.restart()

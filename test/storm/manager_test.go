@@ -158,10 +158,10 @@ func (m *manager) setUp() error {
 	return errors.Join(
 		planner.SetupWithManager(m.ofController(), m.options()),
 		m.scheduledMachines(&scheduledmachine.Reconciler{
-			Clock: m, Reader: cached, Live: live, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, Rush: rush, Roster: turns,
+			Clock: m, Reader: cached, Live: live, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, ReclaimTracker: rush, Roster: turns,
 		}),
 		(&reclaim.Reconciler{
-			Clock: m, Reader: cached, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, Rush: rush, Roster: turns,
+			Clock: m, Reader: cached, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, ReclaimTracker: rush, Roster: turns,
 		}).SetupWithManager(m.ofController(), "", scheduledmachine.ClusterNameIndex, m.options()),
 		(&machinehook.Reconciler{
 			Clock: m, Reader: cached, Live: live, Actuate: write, Recorder: recorder{w}, Roster: hookTurns,

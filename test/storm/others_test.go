@@ -206,8 +206,8 @@ func (w *world) removeInForeground(places []int) {
 	}
 }
 
-// ask makes owners' requests for machines, as their agents do.
-func (w *world) ask(places []int) {
+// requestMachines makes owners' requests for machines, as their agents do.
+func (w *world) requestMachines(places []int) {
 	for _, i := range places {
 		w.owners[name(i)] = w.now
 		w.api.change(id{"Node", "", name(i) + "-node"}, func(obj client.Object) {

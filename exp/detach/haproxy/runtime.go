@@ -55,7 +55,7 @@ func parseEndpoint(s string) (endpoint, error) {
 
 // servers returns the servers of all backends, without the fields that counted adds.
 func (e endpoint) servers(ctx context.Context) (servers []server, err error) {
-	err = e.ask(ctx, "show servers state", func(answer io.Reader) (err error) {
+	err = e.command(ctx, "show servers state", func(answer io.Reader) (err error) {
 		servers, err = parseServers(answer)
 		return err
 	})
@@ -69,7 +69,7 @@ func (e endpoint) counted(ctx context.Context) ([]server, error) {
 		return nil, err
 	}
 	const command = "show stat -1 4 -1" // all backends, only servers
-	if err := e.ask(ctx, command, func(answer io.Reader) error { return count(servers, answer) }); err != nil {
+	if err := e.command(ctx, command, func(answer io.Reader) error { return count(servers, answer) }); err != nil {
 		return nil, err
 	}
 	return servers, nil
@@ -77,7 +77,7 @@ func (e endpoint) counted(ctx context.Context) ([]server, error) {
 
 // do runs a command whose answer is empty on success.
 func (e endpoint) do(ctx context.Context, command string) error {
-	return e.ask(ctx, command, func(answer io.Reader) error {
+	return e.command(ctx, command, func(answer io.Reader) error {
 		text, err := io.ReadAll(answer)
 		if err != nil || len(bytes.TrimSpace(text)) == 0 {
 			return err
@@ -86,8 +86,8 @@ func (e endpoint) do(ctx context.Context, command string) error {
 	})
 }
 
-// ask sends a command on a new connection and passes the answer to read.
-func (e endpoint) ask(ctx context.Context, command string, read func(io.Reader) error) error {
+// command sends a command on a new connection and passes the answer to read.
+func (e endpoint) command(ctx context.Context, command string, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, e.network, e.address)

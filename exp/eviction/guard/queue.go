@@ -25,16 +25,16 @@ var (
 	errBusy      = errors.New("eviction guard: the pod is left where it is, because too many evictions are being decided: try again")
 )
 
-// A queue runs one decision per pod at a time. Requests that arrive meanwhile share the next decision, which reads its
+// A decisionQueue runs one decision per pod at a time. Requests that arrive meanwhile share the next decision, which reads its
 // facts after they arrived. Any number of concurrent evictions of one pod thus costs the API server at most two
 // decisions.
-type queue struct {
-	decide func(context.Context, eviction.Wanted) (eviction.Response, error)
+type decisionQueue struct {
+	decide func(context.Context, eviction.EvictionAttempt) (eviction.Response, error)
 	// places bounds parallel decisions; nil is no limit.
 	places chan struct{}
 
 	mu   sync.Mutex
-	pods map[eviction.Wanted]*turn
+	pods map[eviction.EvictionAttempt]*turn
 }
 
 // A turn is a running decision. next is the decision after it.
@@ -47,7 +47,7 @@ type turn struct {
 
 // evict decides on an eviction. ctx cancels the wait. It also cancels the decision unless another caller shares it.
 // wait bounds the time in the queue. With zero, evict also returns errBusy if a decision on this pod is running.
-func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration) (eviction.Response, error) {
+func (q *decisionQueue) evict(ctx context.Context, w eviction.EvictionAttempt, wait time.Duration) (eviction.Response, error) {
 	key := w
 	key.By = ""
 	q.mu.Lock()
@@ -56,7 +56,7 @@ func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration
 	case !busy:
 		now = &turn{done: make(chan struct{})}
 		if q.pods == nil {
-			q.pods = map[eviction.Wanted]*turn{}
+			q.pods = map[eviction.EvictionAttempt]*turn{}
 		}
 		q.pods[key] = now
 		q.mu.Unlock()
@@ -85,7 +85,7 @@ func (q *queue) evict(ctx context.Context, w eviction.Wanted, wait time.Duration
 }
 
 // take runs the decision of a turn, and then makes the next turn the current one.
-func (q *queue) take(ctx context.Context, key, w eviction.Wanted, t *turn, wait time.Duration) {
+func (q *decisionQueue) take(ctx context.Context, key, w eviction.EvictionAttempt, t *turn, wait time.Duration) {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -105,7 +105,7 @@ func (q *queue) take(ctx context.Context, key, w eviction.Wanted, t *turn, wait 
 }
 
 // place waits for a slot, and returns errBusy after wait.
-func (q *queue) place(ctx context.Context, wait time.Duration) error {
+func (q *decisionQueue) place(ctx context.Context, wait time.Duration) error {
 	if q.places == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (q *queue) place(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-func (q *queue) leave() {
+func (q *decisionQueue) leave() {
 	if q.places != nil {
 		<-q.places
 	}

@@ -62,7 +62,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	lead := newLeader(o.Lease)
 	s := &server{
 		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{
-			cached: evictor.EvictCached, queue: queue{decide: evictor.EvictLive, places: make(chan struct{}, decisions)}, clock: o.Clock, reporter: reports,
+			cached: evictor.EvictCached, queue: decisionQueue{decide: evictor.EvictLive, places: make(chan struct{}, decisions)}, clock: o.Clock, reporter: reports,
 		}},
 		cache: mgr.GetCache(), live: mgr.GetAPIReader(), clock: o.Clock, certDir: o.CertDir,
 	}

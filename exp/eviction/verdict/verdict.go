@@ -189,7 +189,7 @@ func Decide(f Facts) Decision {
 	case f.Pod.Pending:
 		return Decision{Outcome: NotRunning}
 	default:
-		return f.ask(false)
+		return f.requestMove(false)
 	}
 }
 
@@ -221,7 +221,7 @@ func (f Facts) healthy() Decision {
 		d.Message = "Pod may not be evicted from a Node that is not being drained"
 		return d
 	case f.Policy.HealthyNode == HealthyRelocate:
-		return f.ask(true)
+		return f.requestMove(true)
 	default:
 		return Decision{Outcome: HealthyNode}
 	}
@@ -231,8 +231,8 @@ func (f Facts) healthy() Decision {
 // the request is younger than half of it, and its write times out within the other half.
 const Fresh = 30 * time.Second
 
-// ask decides on a pod that must leave its Node.
-func (f Facts) ask(relocation bool) Decision {
+// requestMove decides on a pod that must leave its Node.
+func (f Facts) requestMove(relocation bool) Decision {
 	r, ask := f.Request, f.wait(Requested, "")
 	ask.Message, ask.Relocation = "Reschedule annotation added to pod", relocation
 	if f.DryRun {
