@@ -51,7 +51,7 @@ func urgencyOf(s *scope, step lifecycle.Step) retryUrgency {
 // waiting owner back off longer and longer. newPatience returns one.
 type reclaimBackoff struct {
 	fast, slow workqueue.TypedRateLimiter[ctrl.Request]
-	who        *sync.Map // ctrl.Request to waits
+	who        *sync.Map // ctrl.Request to retryUrgency
 }
 
 func newReclaimBackoff(slow workqueue.TypedRateLimiter[ctrl.Request]) reclaimBackoff {

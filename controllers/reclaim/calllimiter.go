@@ -18,7 +18,7 @@ const (
 	maxCallsAfterFailure = 10
 )
 
-// callRetryDelay is the delay before a retry after errCrowd.
+// callRetryDelay is the delay before a retry after errCallLimit.
 const callRetryDelay = time.Second
 
 // errCallLimit means that the limit of concurrent calls is reached.
@@ -42,7 +42,7 @@ type progress struct {
 	failed bool
 }
 
-// begin admits one more call, or returns errCrowd. After an admitted call, the caller must call done with its error.
+// begin admits one more call, or returns errCallLimit. After an admitted call, the caller must call done with its error.
 func (l *callLimiter) begin(at callKey) (done func(error), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

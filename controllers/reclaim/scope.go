@@ -38,7 +38,7 @@ type scope struct {
 	node *corev1.Node
 	// host is the accepted host data of the Machine. lookAtNode sets it.
 	host children.Host
-	// children are the objects to remove. They have only the Machine until looked is set.
+	// children are the objects to remove. They have only the Machine until providerRead is set.
 	children children.Set
 	// providerRead reports that the provider objects were read.
 	providerRead bool

@@ -92,15 +92,6 @@ func (s *Response) warn(texts []string) {
 	}
 }
 
-// Evict decides on an eviction, and marks the pod if it is its turn. After an error there is no decision: the caller
-// may retry.
-func (e *Evictor) Evict(ctx context.Context, w EvictionAttempt) (Response, error) {
-	if resp, known, err := e.EvictCached(ctx, w); known == Decided || err != nil {
-		return resp, err
-	}
-	return e.EvictLive(ctx, w)
-}
-
 // CacheAnswer is the result of a decision from the cache.
 type CacheAnswer int
 

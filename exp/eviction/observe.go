@@ -170,7 +170,7 @@ func (e *Evictor) observeSelected(ctx context.Context, s *scope, side <-chan nod
 		return b.err
 	}
 	s.node, s.request = b.node, b.request
-	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // On a draining Node the client means this pod.
+	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // On a draining Node, an eviction by name is for the pod of that name.
 		if err := e.observeMoved(ctx, s); err != nil {
 			return err
 		}

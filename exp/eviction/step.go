@@ -171,7 +171,7 @@ func (n *drainingNode) observePods(ctx context.Context, reader client.Reader) er
 	return nil
 }
 
-// requestMoves requests the moves of all pods, up to atOnce in parallel.
+// requestMoves requests the moves of all pods, up to maxParallelMoves in parallel.
 func (s *Step) requestMoves(ctx context.Context, reader client.Reader, action actuate.Action, n *drainingNode) leaving.Response {
 	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
 	verdicts := make([]moveState, len(n.pods))
@@ -206,7 +206,7 @@ type moveState struct {
 // requestMove requests the move of a pod if it is its turn, and evaluates the response.
 func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Pod) moveState {
 	key := client.ObjectKeyFromObject(pod)
-	resp, err := evictor.Evict(ctx, EvictionAttempt{Pod: key, UID: pod.UID, By: s.By})
+	resp, err := evictor.EvictLive(ctx, EvictionAttempt{Pod: key, UID: pod.UID, By: s.By})
 	if err == nil && resp.Step == verdict.Mark {
 		ctrl.LoggerFrom(ctx).Info("Asked operator to move pod", "Pod", key, "policy", resp.Policy.String(), "warnings", resp.Warnings)
 	}

@@ -95,7 +95,7 @@ type try struct {
 	shows func(obj client.Object) bool
 }
 
-// exists, leaves and rushes are the values of shows for creations, deletions and removals.
+// exists, leaves and skipsWaits are the values of shows for creations, deletions and removals.
 func exists(client.Object) bool     { return true }
 func leaves(obj client.Object) bool { return !obj.GetDeletionTimestamp().IsZero() }
 

@@ -33,7 +33,7 @@ func Decide(f Fleet, l Limits) Plan {
 }
 
 // members returns the number of machines that the limit of a lane is a part of: active machines and recent
-// starts. Scheduled counts starts within Patience, so that its limit does not shrink while many machines leave
+// starts. Scheduled counts starts within MaxWait, so that its limit does not shrink while many machines leave
 // at the end of a shared window. Unscheduled does not count machines that never ran: many of them would allow
 // most of the others to leave at once.
 func (f Fleet) members(lane Lane, started int) int {
@@ -69,7 +69,7 @@ func (g Gates) closed(lane Lane) (Reason, bool) {
 }
 
 // InOrder returns the candidates in the order in which they leave. Candidates that have waited longer than
-// Patience come first, the longest wait first; the others follow by compare. Recently refused candidates come
+// MaxWait come first, the longest wait first; the others follow by compare. Recently refused candidates come
 // last, the latest refusal at the end. Otherwise machines that cannot leave would use up the starts of all
 // others.
 func InOrder(candidates []Candidate, now time.Time) []Candidate {
@@ -92,13 +92,13 @@ func InOrder(candidates []Candidate, now time.Time) []Candidate {
 	return ordered
 }
 
-// refused reports whether an admission of c failed within Patience. After that, c gets priority again by its
+// refused reports whether an admission of c failed within MaxWait. After that, c gets priority again by its
 // waiting time. A refusal in the future does not count: the clock was set back.
 func (c Candidate) refused(now time.Time) bool {
 	return !c.Refused.IsZero() && !c.Refused.After(now) && now.Sub(c.Refused) <= MaxWait
 }
 
-// aged reports whether c has waited longer than Patience. It then precedes less important candidates. Otherwise
+// aged reports whether c has waited longer than MaxWait. It then precedes less important candidates. Otherwise
 // new candidates could defer it forever.
 func (c Candidate) aged(now time.Time) bool {
 	return !c.waits().IsZero() && now.Sub(c.waits()) > MaxWait

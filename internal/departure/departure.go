@@ -58,7 +58,7 @@ type Fleet struct {
 	// NeverRan is the number of active machines that never had a Node. They do not raise the limit of
 	// Unscheduled.
 	NeverRan int
-	// Departed is the number of machines that started to leave within Patience, for any reason.
+	// Departed is the number of machines that started to leave within MaxWait, for any reason.
 	Departed int
 	// Started has the instants of starts, in any order. Only starts within Window count. It includes exempt
 	// departures and machines that are gone. No instant may be before the real start: an instant with a

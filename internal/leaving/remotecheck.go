@@ -31,8 +31,8 @@ type RemoteCheck struct {
 	Again time.Duration
 	// Reason is the reason of the condition ReadyToLeave after the first check.
 	Reason string
-	// Unseen is the detail of the message if no check has returned before Has passed. Late is the message after
-	// Has has passed.
+	// Unseen is the detail of the message if no check has returned within MaxWait. Late is the message after
+	// MaxWait.
 	Unseen, Late string
 }
 

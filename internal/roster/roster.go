@@ -2,7 +2,7 @@
 
 // Package roster is the in-memory list of the machines of each Cluster. The reconcilers of ScheduledMachines
 // and Machines report their machines: when each is due to leave, and when it started to. The departure planner
-// reads the list and publishes its decisions to it. A reconciler requests a grant with Begin before it deletes
+// reads the list and publishes its decisions to it. A reconciler requests a grant with RequestGrant before it deletes
 // a Machine. Nothing is stored: after a restart every reconciler reports again.
 package roster
 
@@ -74,7 +74,7 @@ type Roster struct {
 type cluster struct {
 	members map[types.NamespacedName]*member
 	// started has the starts of departures within departure.Window, departed the starts within
-	// departure.Patience. departures counts all starts of machines that had a Node.
+	// departure.MaxWait. departures counts all starts of machines that had a Node.
 	started, departed []time.Time
 	departures        int
 }
@@ -311,7 +311,7 @@ func (r *Roster) drop(name types.NamespacedName, m *member) {
 
 // RequestGrant requests the grant for a machine, immediately before its departure. A caller whose delete call fails
 // requests it again. The repeated attempts of one grant count as one start. A caller that gets the grant must
-// call Tried afterwards.
+// call FinishAttempt afterwards.
 func (r *Roster) RequestGrant(name types.NamespacedName, machine types.UID, now time.Time) Verdict {
 	if r == nil {
 		return Verdict{Granted: true}
@@ -333,7 +333,7 @@ func (r *Roster) RequestGrant(name types.NamespacedName, machine types.UID, now 
 	return m.verdict
 }
 
-// FinishAttempt records that the delete call after Begin has returned, with or without an error. The start counts from
+// FinishAttempt records that the delete call after RequestGrant has returned, with or without an error. The start counts from
 // then, because the call may take long.
 func (r *Roster) FinishAttempt(name types.NamespacedName, machine types.UID, now time.Time) {
 	if r == nil {

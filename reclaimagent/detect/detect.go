@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package detect finds processes that match the patterns, as soon as they appear. It has two detectors: netlink
-// receives process events of the kernel, poll scans /proc. Both use the same judge.
+// receives process events of the kernel, poll scans /proc. Both use the same evaluator.
 package detect
 
 import (

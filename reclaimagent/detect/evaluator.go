@@ -288,6 +288,6 @@ func (a *arguments) Feed(piece []byte) {
 func (j *evaluator) complain(pid int, err error) {
 	if !j.complained {
 		j.complained = true
-		j.log.Error("Ignoring a match of unknown standing", "pid", pid, "err", err)
+		j.log.Error("Ignoring a matching process: cannot read whether it runs in a container", "pid", pid, "err", err)
 	}
 }

@@ -95,7 +95,7 @@ func (t *Table) Share(a *HungProcesses) { t.aside, t.turn = a, newReadWatchdog(a
 // HungProcesses returns the processes whose arguments block readers.
 func (t *Table) HungProcesses() *HungProcesses { return t.aside }
 
-// Hung returns a channel that is closed when the goroutine that uses the table is blocked. The process is in the HungProcesses
+// Hung returns a channel that is closed when the goroutine that uses the table is blocked. The process is among the HungProcesses
 // by then. When the blocked read returns, that goroutine exits without using the table.
 func (t *Table) Hung() <-chan struct{} { return t.turn.hung }
 
@@ -217,7 +217,7 @@ func (t *Table) readArguments(pid int32, h handle, off int64) (int, error) {
 	return n, err
 }
 
-// readable reports whether to read the arguments of a process. While any process is in the HungProcesses, arguments of pods'
+// readable reports whether to read the arguments of a process. While any process is hung, arguments of pods'
 // processes are not read: they never count, and the number of blocked readers is limited.
 func (t *Table) readable(pid int32) bool {
 	if t.aside.Len() == 0 {

@@ -5,6 +5,7 @@ package judge
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,9 +124,11 @@ func stateOf(body json.RawMessage, verb string, name *string) *State {
 		Kind     string
 		Metadata meta
 		Details  struct{ UID string }
+		Spec     struct{ Schedule struct{ Enabled *bool } }
 		Status   json.RawMessage
 	}
-	if err := json.Unmarshal(body, &b); err != nil {
+	var mismatch *json.UnmarshalTypeError // A field of another type belongs to no object that rules read.
+	if err := json.Unmarshal(body, &b); err != nil && !errors.As(err, &mismatch) {
 		return nil
 	}
 	if b.Kind == "Status" {
@@ -139,6 +142,7 @@ func stateOf(body json.RawMessage, verb string, name *string) *State {
 	}
 	*name = cmp.Or(*name, b.Metadata.Name)
 	s := &State{UID: b.Metadata.UID, Labels: b.Metadata.Labels, Annotations: map[string]string{}, Deleting: b.Metadata.DeletionTimestamp != nil}
+	s.Disabled = b.Spec.Schedule.Enabled != nil && !*b.Spec.Schedule.Enabled
 	// Not every API server has numeric versions. Without one, no state is later than another.
 	s.Version, _ = strconv.ParseInt(b.Metadata.ResourceVersion, 10, 64)
 	for key, value := range b.Metadata.Annotations {

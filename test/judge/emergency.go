@@ -70,7 +70,7 @@ func (e *emergency) ended(r Record, remembered bool) []Verdict {
 	switch {
 	case off && (r.Got.has(emergencyAnnotation) || !r.Got.has(reclaimedAnnotation)):
 		return broken(r, "the schedule was turned off and the owner's request is not shown as served", "one request should have done both")
-	case forgotten && !off && !e.any(r.Object, func(m *machine) bool { _, ok := m.Labels[controlPlaneLabel]; return ok }):
+	case forgotten && !off && !r.Got.Disabled && !e.any(r.Object, func(m *machine) bool { _, ok := m.Labels[controlPlaneLabel]; return ok }):
 		return broken(r, "the owner's request was forgotten and the schedule left on", "one request should have done both")
 	case forgotten && off && e.any(r.Object, func(*machine) bool { return true }):
 		return broken(r, "the owner's request ended while the Machine was still there", "the manager should have waited until it is gone")

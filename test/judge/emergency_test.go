@@ -48,6 +48,14 @@ func TestEmergency(t *testing.T) {
 			records: []judge.Record{lent, exists, remember, eject, gone, with(by(manager, "patch", office, "s"), off, shows(mark, "{}"))},
 			judged:  2, broken: []string{"the schedule was turned off and the owner's request is not shown as served"},
 		},
+		"TurnedOffByAPersonBefore": {
+			reason: "The schedule is off already, so the manager does not write it.",
+			records: []judge.Record{
+				lent, exists, remember, eject, gone,
+				with(by(manager, "patch", office, "s"), sets(mark, ""), sets(served, "{}"), func(r *judge.Record) { r.Got.Disabled = true }),
+			},
+			judged: 2,
+		},
 		"ForgottenAndLeftOn": {
 			reason:  "The machine would come back at the next edge.",
 			records: []judge.Record{lent, exists, remember, eject, gone, with(by(manager, "patch", office, "s"), sets(mark, ""))},

@@ -57,6 +57,17 @@ func TestRead(t *testing.T) {
 				r.Got = &judge.State{UID: "m", Deleting: true, Gone: true}
 			})},
 		},
+		"ScheduleOff": {
+			reason: "The response has the schedule of a ScheduledMachine. Other kinds have another type there.",
+			log: line("update", `,"responseStatus":{"code":200},"responseObject":{"kind":"ScheduledMachine","metadata":{"uid":"s","finalizers":["f"]},"spec":{"schedule":{"enabled":false}}}`) +
+				line("update", `,"responseStatus":{"code":200},"responseObject":{"kind":"CronJob","spec":{"schedule":"@daily"},"metadata":{"uid":"c","finalizers":["f"]}}`),
+			want: []judge.Record{
+				with(read, answered, func(r *judge.Record) {
+					r.Verb, r.Got = "update", &judge.State{UID: "s", Annotations: map[string]string{}, Disabled: true}
+				}),
+				with(read, answered, func(r *judge.Record) { r.Verb, r.Got = "update", &judge.State{UID: "c", Annotations: map[string]string{}} }),
+			},
+		},
 		"LastFinalizer": {
 			reason: "Whoever takes the last one off ends the object.",
 			log:    line("update", `,"responseStatus":{"code":200},"responseObject":{"kind":"Machine","metadata":{"uid":"m","deletionTimestamp":"2026-03-02T17:00:00Z"}}`),

@@ -118,6 +118,8 @@ type State struct {
 	Labels, Annotations map[string]string
 	// Deleting reports that it has a deletionTimestamp, Gone that it no longer exists after the request.
 	Deleting, Gone bool
+	// Disabled reports that spec.schedule.enabled is false.
+	Disabled bool
 	// NextCleanup is status.nextCleanup of a ScheduledMachine: when its machine should leave.
 	NextCleanup time.Time
 }

@@ -67,7 +67,7 @@ func DecideRequest(k RequestFacts) (f Fate, again time.Time) {
 	}
 }
 
-// next is when the request is reconciled again: at the deadline, or after look.
+// next is when the request is reconciled again: at the deadline, or after recheckInterval.
 func (k RequestFacts) next() time.Time {
 	again := k.Now.Add(recheckInterval)
 	if since := k.Asked(*k.Pod, k.Now); !since.IsZero() {

@@ -98,7 +98,7 @@ type Facts struct {
 	// Refused reports that the API server refused to mark the pod.
 	Refused bool
 	// Others counts the other pods of the policy in the namespace that are being moved or are ahead in the
-	// queue. Of two queued pods, the later counts the earlier while the earlier is Fresh.
+	// queue. An earlier pod in the queue counts while its request is Fresh.
 	Others int
 	// Keep is for how long a new pod with the name of a moved pod is protected from an eviction without a UID.
 	Keep time.Duration

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import "context"
+
+// Evict decides as the guard does: from the cache if that suffices, else live.
+func (e *Evictor) Evict(ctx context.Context, w EvictionAttempt) (Response, error) {
+	if resp, known, err := e.EvictCached(ctx, w); known == Decided || err != nil {
+		return resp, err
+	}
+	return e.EvictLive(ctx, w)
+}
