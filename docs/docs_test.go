@@ -336,3 +336,22 @@ func TestSafetyRailsIsOnePage(t *testing.T) {
 		t.Errorf("%d tables, want 1", n)
 	}
 }
+
+// TestArchitectureNamesEveryController holds the table of controllers of the architecture page.
+func TestArchitectureNamesEveryController(t *testing.T) {
+	page := read(t, "docs/architecture.md")
+	dirs, err := os.ReadDir(filepath.Join(root, "controllers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		if d.IsDir() && !strings.Contains(page, "`controllers/"+d.Name()+"`") {
+			t.Errorf("no row for controllers/%s", d.Name())
+		}
+	}
+	for _, name := range regexp.MustCompile("`((?:controllers|internal|exp)/[a-z/]+)`").FindAllStringSubmatch(page, -1) {
+		if _, err := os.Stat(filepath.Join(root, name[1])); err != nil {
+			t.Errorf("the page names %s, which does not exist", name[1])
+		}
+	}
+}
