@@ -234,15 +234,6 @@ func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.
 	return false, err
 }
 
-// decide returns the Decision at now. Its recheck is not later than the end of the condition LentAgain.
-func (s *scope) decide(now time.Time) lifecycle.Decision {
-	d := s.resolvePendingPhase(now, lifecycle.Decide(s.facts(now)))
-	if mark, told := lending.Of(s.scheduled, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
-		d.Recheck = mark.Ends()
-	}
-	return d
-}
-
 // createdCheckDelay is when a created object is checked if its watch event does not arrive, for example for the first object of
 // a kind. An earlier check would create it again and fail with AlreadyExists.
 const createdCheckDelay = 2 * wake.QuietRetry

@@ -21,42 +21,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
 // errHostTaken means that another ScheduledMachine reserved the host just now. The cache does not show it yet.
 var errHostTaken = errors.New("another ScheduledMachine started to use the same host a moment ago")
-
-// decide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one host are
-// reconciled at the same time, the reservation of one fails. That one observes the host again and then sees the other.
-// A template is read only if something is about to be created from it.
-func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifecycle.Decision, error) {
-	who := client.ObjectKeyFromObject(s.scheduled).String()
-	d := s.decide(now)
-	if d.Action == lifecycle.Ensure && s.children.Infrastructure == nil && cloned(s.scheduled) {
-		if err := r.observeClone(ctx, s); err != nil {
-			return lifecycle.Decision{}, err
-		}
-		d = s.decide(now)
-		d.Again = d.Again || s.mustPropagateReclaim() // The next reconcile propagates the request.
-	}
-	if d.Action != lifecycle.Ensure || s.children.Machine != nil {
-		if s.children.Machine == nil || s.scheduled.Status.MachineRef != nil { // The status shows the Machine, or there is nothing to reserve: others no longer need the reservation.
-			r.hosts.Leave(who)
-		}
-		return d, nil
-	}
-	if r.hosts.Take(who, s.host.mine.Wants, now) {
-		return d, nil
-	}
-	if err := r.observeHost(ctx, s); err != nil {
-		return lifecycle.Decision{}, err
-	}
-	if d = s.decide(now); d.Action == lifecycle.Ensure {
-		return lifecycle.Decision{}, errHostTaken
-	}
-	return d, nil
-}
 
 // clone is the infrastructure machine that a template produces. One reconcile reads it once, so that 5-Spot creates
 // exactly the object whose host it checked.

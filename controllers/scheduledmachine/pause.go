@@ -3,8 +3,6 @@
 package scheduledmachine
 
 import (
-	"time"
-
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
@@ -25,17 +23,6 @@ func (s *scope) reportPaused(reason lifecycle.Reason) string {
 		reason = lifecycle.GracefulShutdown
 	}
 	return withDetail(pausedMessage+"; otherwise", underway[reason])
-}
-
-// resolvePendingPhase resolves an intermediate phase while writes are suppressed and phases do not change. It returns the Decision
-// that follows the intermediate phase.
-func (s *scope) resolvePendingPhase(now time.Time, d lifecycle.Decision) lifecycle.Decision {
-	if !s.frozen || !d.Again {
-		return d
-	}
-	f := s.facts(now)
-	f.Phase = d.Phase
-	return lifecycle.Decide(f)
 }
 
 // heldByPause reports whether the machine would leave now without the pause.

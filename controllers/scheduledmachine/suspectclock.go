@@ -11,24 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
-
-// restrictForClock restricts a Decision while the clock is suspect: no machine joins, and no wait of a departure ends. The planner
-// holds departures that have not started, by the same clock.
-func (r *Reconciler) restrictForClock(ctx context.Context, s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
-	if r.APIClock.Trust() != rails.Suspect {
-		return d
-	}
-	doubted := lifecycle.Doubted(d, s.facts(now))
-	if doubted.Action != d.Action {
-		r.sampleServerTime(ctx, s.scheduled, now)
-		doubted.Recheck = departure.Earliest(doubted.Recheck, now.Add(rails.Apart))
-	}
-	return doubted
-}
 
 // sampleServerTime makes one live read, whose response carries the API server's time. It limits the rate for all objects
 // together. A manager without leader election may have no other request that samples the time.

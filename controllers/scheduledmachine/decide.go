@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+)
+
+// The Decision of a reconcile passes four functions, in this order: lifecycle.Decide, Reconciler.decide (which reserves the
+// host), restrictForClock, and gate, which admits or defers a departure.
+
+// decide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one host are
+// reconciled at the same time, the reservation of one fails. That one observes the host again and then sees the other.
+// A template is read only if something is about to be created from it.
+func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifecycle.Decision, error) {
+	who := client.ObjectKeyFromObject(s.scheduled).String()
+	d := s.decide(now)
+	if d.Action == lifecycle.Ensure && s.children.Infrastructure == nil && cloned(s.scheduled) {
+		if err := r.observeClone(ctx, s); err != nil {
+			return lifecycle.Decision{}, err
+		}
+		d = s.decide(now)
+		d.Again = d.Again || s.mustPropagateReclaim() // The next reconcile propagates the request.
+	}
+	if d.Action != lifecycle.Ensure || s.children.Machine != nil {
+		if s.children.Machine == nil || s.scheduled.Status.MachineRef != nil { // The status shows the Machine, or there is nothing to reserve: others no longer need the reservation.
+			r.hosts.Leave(who)
+		}
+		return d, nil
+	}
+	if r.hosts.Take(who, s.host.mine.Wants, now) {
+		return d, nil
+	}
+	if err := r.observeHost(ctx, s); err != nil {
+		return lifecycle.Decision{}, err
+	}
+	if d = s.decide(now); d.Action == lifecycle.Ensure {
+		return lifecycle.Decision{}, errHostTaken
+	}
+	return d, nil
+}
+
+// decide returns the Decision at now. Its recheck is not later than the end of the condition LentAgain.
+func (s *scope) decide(now time.Time) lifecycle.Decision {
+	d := s.resolvePendingPhase(now, lifecycle.Decide(s.facts(now)))
+	if mark, told := lending.Of(s.scheduled, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
+		d.Recheck = mark.Ends()
+	}
+	return d
+}
+
+// resolvePendingPhase resolves an intermediate phase while writes are suppressed and phases do not change. It returns the Decision
+// that follows the intermediate phase.
+func (s *scope) resolvePendingPhase(now time.Time, d lifecycle.Decision) lifecycle.Decision {
+	if !s.frozen || !d.Again {
+		return d
+	}
+	f := s.facts(now)
+	f.Phase = d.Phase
+	return lifecycle.Decide(f)
+}
+
+// restrictForClock restricts a Decision while the clock is suspect: no machine joins, and no wait of a departure ends. The planner
+// holds departures that have not started, by the same clock.
+func (r *Reconciler) restrictForClock(ctx context.Context, s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
+	if r.APIClock.Trust() != rails.Suspect {
+		return d
+	}
+	doubted := lifecycle.Doubted(d, s.facts(now))
+	if doubted.Action != d.Action {
+		r.sampleServerTime(ctx, s.scheduled, now)
+		doubted.Recheck = departure.Earliest(doubted.Recheck, now.Add(rails.Apart))
+	}
+	return doubted
+}
