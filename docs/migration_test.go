@@ -156,7 +156,7 @@ func (e *evicted) evict(t *testing.T, dryRun bool) string {
 	t.Helper()
 	evictor := eviction.Evictor{Live: e.Client, Policies: e.Client, Write: actuate.New(e.Client), Clock: e.clock, Taints: e.taints, Keep: eviction.Keep}
 	var err error
-	if e.response, err = evictor.EvictLive(t.Context(), eviction.EvictionAttempt{Pod: client.ObjectKeyFromObject(&e.pod), By: "kubectl", DryRun: dryRun}); err != nil {
+	if e.response, err = evictor.EvictLive(t.Context(), eviction.Attempt{Pod: client.ObjectKeyFromObject(&e.pod), By: "kubectl", DryRun: dryRun}); err != nil {
 		t.Fatal(err)
 	}
 	answer := map[verdict.Answer]string{verdict.Allow: "201", verdict.Wait: "429", verdict.Gone: "404"}[e.response.Answer]

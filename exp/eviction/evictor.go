@@ -60,8 +60,8 @@ type Evictor struct {
 	Keep time.Duration
 }
 
-// A EvictionAttempt is a client's request to evict a pod.
-type EvictionAttempt struct {
+// A Attempt is a client's request to evict a pod.
+type Attempt struct {
 	Pod client.ObjectKey
 	// UID is the UID precondition, empty without one.
 	UID types.UID
@@ -107,7 +107,7 @@ const (
 
 // EvictCached decides on an eviction without a call to the API server. It decides in the two cases in which a late
 // cache does no harm: no policy selects the pod, or the answer is 429 and needs no write. A wrong 429 costs one retry.
-func (e *Evictor) EvictCached(ctx context.Context, w EvictionAttempt) (Response, CacheAnswer, error) {
+func (e *Evictor) EvictCached(ctx context.Context, w Attempt) (Response, CacheAnswer, error) {
 	if e.Cache == nil {
 		return Response{}, Undecided, nil
 	}
@@ -168,7 +168,7 @@ func (e *Evictor) answersFromCache(ctx context.Context, s *scope) (resp Response
 }
 
 // EvictLive decides on an eviction from live reads.
-func (e *Evictor) EvictLive(ctx context.Context, w EvictionAttempt) (Response, error) {
+func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 	var resp Response
 	for range rounds {
 		s, err := e.observe(ctx, w)

@@ -173,7 +173,7 @@ func TestManyAtOnce(t *testing.T) {
 		a.Write = writer{plain}
 		for i := range 10 {
 			working.Go(func() {
-				resp, err := a.Evict(t.Context(), eviction.EvictionAttempt{Pod: client.ObjectKey{Namespace: w.ns, Name: fmt.Sprintf("db-%d", i)}})
+				resp, err := a.Evict(t.Context(), eviction.Attempt{Pod: client.ObjectKey{Namespace: w.ns, Name: fmt.Sprintf("db-%d", i)}})
 				if err != nil || resp.Answer != verdict.Wait {
 					t.Errorf("got %+v, %v", resp.Decision, err)
 				}
@@ -188,7 +188,7 @@ func TestManyAtOnce(t *testing.T) {
 
 func TestADryRunWritesNothing(t *testing.T) {
 	w, p := newDrain(t, nil)
-	resp, err := w.evictor.Evict(t.Context(), eviction.EvictionAttempt{Pod: client.ObjectKeyFromObject(p), DryRun: true})
+	resp, err := w.evictor.Evict(t.Context(), eviction.Attempt{Pod: client.ObjectKeyFromObject(p), DryRun: true})
 	w.Must(err)
 	if resp.Answer != verdict.Wait || resp.Message != "Reschedule annotation would be added to pod" || !strings.HasSuffix(resp.Cause, "its operator would be asked to move it") {
 		t.Errorf("a dry run must say what would be done: %+v", resp.Decision)

@@ -5,7 +5,7 @@ package eviction
 import "context"
 
 // Evict decides as the guard does: from the cache if that suffices, else live.
-func (e *Evictor) Evict(ctx context.Context, w EvictionAttempt) (Response, error) {
+func (e *Evictor) Evict(ctx context.Context, w Attempt) (Response, error) {
 	if resp, known, err := e.EvictCached(ctx, w); known == Decided || err != nil {
 		return resp, err
 	}

@@ -23,7 +23,7 @@ import (
 
 // scope holds the facts about one pod.
 type scope struct {
-	wanted   EvictionAttempt
+	wanted   Attempt
 	pod      *corev1.Pod
 	policy   *Policy
 	node     verdict.Node
@@ -79,7 +79,7 @@ func (s *scope) operatorMark() *evictionv1.Request {
 }
 
 // begin reads the policies of a namespace.
-func (e *Evictor) begin(ctx context.Context, w EvictionAttempt) (*scope, Policies, error) {
+func (e *Evictor) begin(ctx context.Context, w Attempt) (*scope, Policies, error) {
 	s := &scope{wanted: w}
 	policies, invalid, err := PoliciesFor(ctx, e.Policies, w.Pod.Namespace)
 	for _, err := range invalid {
@@ -89,7 +89,7 @@ func (e *Evictor) begin(ctx context.Context, w EvictionAttempt) (*scope, Policie
 }
 
 // observe reads the facts from the API server.
-func (e *Evictor) observe(ctx context.Context, w EvictionAttempt) (*scope, error) {
+func (e *Evictor) observe(ctx context.Context, w Attempt) (*scope, error) {
 	s, policies, err := e.begin(ctx, w)
 	if err != nil {
 		return nil, err

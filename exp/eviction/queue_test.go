@@ -82,7 +82,7 @@ func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 		if list := w.requests(); !busy && len(list) == 3 && !w.asked(second) && !slices.Contains(w.Writes, "patch RescheduleRequest") {
 			busy = true
 			w.pass(2 * time.Second)
-			_, err := other.Evict(t.Context(), eviction.EvictionAttempt{Pod: client.ObjectKeyFromObject(third)})
+			_, err := other.Evict(t.Context(), eviction.Attempt{Pod: client.ObjectKeyFromObject(third)})
 			w.Must(err)
 		}
 		return nil, nil
@@ -278,7 +278,7 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	if w.late.podLists > 0 {
 		t.Errorf("the cache lists all pods %d times for a pod that waits", w.late.podLists)
 	}
-	resp, known, err := w.evictor.EvictCached(t.Context(), eviction.EvictionAttempt{Pod: client.ObjectKeyFromObject(third)})
+	resp, known, err := w.evictor.EvictCached(t.Context(), eviction.Attempt{Pod: client.ObjectKeyFromObject(third)})
 	if err != nil || known != eviction.Unrecorded || resp.Outcome != verdict.WaitingForTurn {
 		t.Errorf("got %+v, %d, %v", resp.Decision, known, err)
 	}

@@ -206,7 +206,7 @@ type moveState struct {
 // requestMove requests the move of a pod if it is its turn, and evaluates the response.
 func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Pod) moveState {
 	key := client.ObjectKeyFromObject(pod)
-	resp, err := evictor.EvictLive(ctx, EvictionAttempt{Pod: key, UID: pod.UID, By: s.By})
+	resp, err := evictor.EvictLive(ctx, Attempt{Pod: key, UID: pod.UID, By: s.By})
 	if err == nil && resp.Step == verdict.Mark {
 		ctrl.LoggerFrom(ctx).Info("Asked operator to move pod", "Pod", key, "policy", resp.Policy.String(), "warnings", resp.Warnings)
 	}

@@ -298,7 +298,7 @@ func (w *world) drain(node int, drained bool) {
 
 // try calls the Evictor as the webhook does.
 func (w *world) try(name string) (eviction.Response, error) {
-	return w.evictor.Evict(w.Context(), eviction.EvictionAttempt{Pod: client.ObjectKey{Namespace: w.ns, Name: name}, By: "kubectl"})
+	return w.evictor.Evict(w.Context(), eviction.Attempt{Pod: client.ObjectKey{Namespace: w.ns, Name: name}, By: "kubectl"})
 }
 
 // evict calls the Evictor, and requires that answer and outcome.

@@ -36,7 +36,7 @@ const (
 // An admitter answers admission requests for evictions.
 type admitter struct {
 	// cached decides without a call to the API server, if it can.
-	cached   func(context.Context, eviction.EvictionAttempt) (eviction.Response, eviction.CacheAnswer, error)
+	cached   func(context.Context, eviction.Attempt) (eviction.Response, eviction.CacheAnswer, error)
 	queue    decisionQueue
 	clock    clock.PassiveClock
 	reporter *reporter
@@ -76,7 +76,7 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 
 // decide answers from the cache if it can, otherwise from live reads. It answers 429 if all slots are taken: after the
 // webhook timeout the API server would evict the pod.
-func (a *admitter) decide(ctx context.Context, w eviction.EvictionAttempt) (eviction.Response, error) {
+func (a *admitter) decide(ctx context.Context, w eviction.Attempt) (eviction.Response, error) {
 	cached, known, err := a.cached(ctx, w)
 	if err != nil || known == eviction.Decided {
 		return cached, err
@@ -104,8 +104,8 @@ func failure(err error) admission.Response {
 }
 
 // wanted parses an admission request.
-func wanted(req admission.Request) (eviction.EvictionAttempt, error) {
-	w := eviction.EvictionAttempt{Pod: client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, By: req.UserInfo.Username}
+func wanted(req admission.Request) (eviction.Attempt, error) {
+	w := eviction.Attempt{Pod: client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, By: req.UserInfo.Username}
 	w.DryRun = req.DryRun != nil && *req.DryRun
 	if len(req.Object.Raw) == 0 {
 		return w, fmt.Errorf("the request has no object: an Eviction is wanted")
@@ -134,7 +134,7 @@ func wanted(req admission.Request) (eviction.EvictionAttempt, error) {
 
 // response converts a decision to an admission response. It has no retryAfterSeconds: with it, client-go retries within
 // the same call, and Cluster API does not reach the other pods.
-func response(resp eviction.Response, w eviction.EvictionAttempt) admission.Response {
+func response(resp eviction.Response, w eviction.Attempt) admission.Response {
 	status := &metav1.Status{Status: metav1.StatusFailure, Message: resp.Message}
 	switch resp.Answer {
 	case verdict.Wait:
@@ -160,7 +160,7 @@ func response(resp eviction.Response, w eviction.EvictionAttempt) admission.Resp
 
 // warnings returns the cause and the warnings, one line each. kubectl prints each warning once; it does not print the
 // cause.
-func warnings(resp eviction.Response, w eviction.EvictionAttempt) (lines []string) {
+func warnings(resp eviction.Response, w eviction.Attempt) (lines []string) {
 	texts := resp.Warnings
 	if resp.Cause != "" {
 		texts = slices.Concat([]string{resp.Cause}, texts)

@@ -29,12 +29,12 @@ var (
 // facts after they arrived. Any number of concurrent evictions of one pod thus costs the API server at most two
 // decisions.
 type decisionQueue struct {
-	decide func(context.Context, eviction.EvictionAttempt) (eviction.Response, error)
+	decide func(context.Context, eviction.Attempt) (eviction.Response, error)
 	// places bounds parallel decisions; nil is no limit.
 	places chan struct{}
 
 	mu   sync.Mutex
-	pods map[eviction.EvictionAttempt]*turn
+	pods map[eviction.Attempt]*turn
 }
 
 // A turn is a running decision. next is the decision after it.
@@ -47,7 +47,7 @@ type turn struct {
 
 // evict decides on an eviction. ctx cancels the wait. It also cancels the decision unless another caller shares it.
 // wait bounds the time in the queue. With zero, evict also returns errBusy if a decision on this pod is running.
-func (q *decisionQueue) evict(ctx context.Context, w eviction.EvictionAttempt, wait time.Duration) (eviction.Response, error) {
+func (q *decisionQueue) evict(ctx context.Context, w eviction.Attempt, wait time.Duration) (eviction.Response, error) {
 	key := w
 	key.By = ""
 	q.mu.Lock()
@@ -56,7 +56,7 @@ func (q *decisionQueue) evict(ctx context.Context, w eviction.EvictionAttempt, w
 	case !busy:
 		now = &turn{done: make(chan struct{})}
 		if q.pods == nil {
-			q.pods = map[eviction.EvictionAttempt]*turn{}
+			q.pods = map[eviction.Attempt]*turn{}
 		}
 		q.pods[key] = now
 		q.mu.Unlock()
@@ -85,7 +85,7 @@ func (q *decisionQueue) evict(ctx context.Context, w eviction.EvictionAttempt, w
 }
 
 // take runs the decision of a turn, and then makes the next turn the current one.
-func (q *decisionQueue) take(ctx context.Context, key, w eviction.EvictionAttempt, t *turn, wait time.Duration) {
+func (q *decisionQueue) take(ctx context.Context, key, w eviction.Attempt, t *turn, wait time.Duration) {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()

@@ -34,7 +34,7 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 		var mu sync.Mutex
 		decisions := 0
 		begun := map[string]time.Time{}
-		q := &decisionQueue{decide: func(_ context.Context, w eviction.EvictionAttempt) (eviction.Response, error) {
+		q := &decisionQueue{decide: func(_ context.Context, w eviction.Attempt) (eviction.Response, error) {
 			mu.Lock()
 			decisions++
 			name := fmt.Sprint(w.Pod.Name, decisions)
@@ -51,7 +51,7 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 				wg.Go(func() {
 					time.Sleep(time.Duration(i) * time.Millisecond)
 					asked := time.Now()
-					resp, err := q.evict(t.Context(), eviction.EvictionAttempt{Pod: client.ObjectKey{Name: pod}, By: fmt.Sprint(i)}, time.Minute)
+					resp, err := q.evict(t.Context(), eviction.Attempt{Pod: client.ObjectKey{Name: pod}, By: fmt.Sprint(i)}, time.Minute)
 					mu.Lock()
 					defer mu.Unlock()
 					if at, ok := begun[resp.Message]; err != nil || !ok || at.Before(asked) || resp.Message[:1] != pod {
@@ -70,7 +70,7 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 // TestWhoTakesTooLong checks that a caller waits no longer than its own context.
 func TestWhoTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &decisionQueue{decide: func(ctx context.Context, _ eviction.EvictionAttempt) (eviction.Response, error) {
+		q := &decisionQueue{decide: func(ctx context.Context, _ eviction.Attempt) (eviction.Response, error) {
 			<-ctx.Done()
 			return eviction.Response{}, ctx.Err()
 		}}
@@ -80,7 +80,7 @@ func TestWhoTakesTooLong(t *testing.T) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 				defer cancel()
-				if _, err := q.evict(ctx, eviction.EvictionAttempt{}, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := q.evict(ctx, eviction.Attempt{}, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -95,7 +95,7 @@ func TestWhoTakesTooLong(t *testing.T) {
 // TestNobodyIsLetGoUndecided has a decision that does not complete: each caller that shares it gets an error.
 func TestNobodyIsLetGoUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &decisionQueue{decide: func(context.Context, eviction.EvictionAttempt) (eviction.Response, error) {
+		q := &decisionQueue{decide: func(context.Context, eviction.Attempt) (eviction.Response, error) {
 			time.Sleep(time.Second)
 			panic("half way")
 		}}
@@ -103,7 +103,7 @@ func TestNobodyIsLetGoUndecided(t *testing.T) {
 		for i := range 3 {
 			wg.Go(func() {
 				defer func() { _ = recover() }()
-				if _, err := q.evict(t.Context(), eviction.EvictionAttempt{}, time.Minute); err == nil {
+				if _, err := q.evict(t.Context(), eviction.Attempt{}, time.Minute); err == nil {
 					t.Errorf("%d is let go", i)
 				}
 			})
@@ -113,7 +113,7 @@ func TestNobodyIsLetGoUndecided(t *testing.T) {
 }
 
 // uncached is a cache that decides no eviction.
-func uncached(context.Context, eviction.EvictionAttempt) (eviction.Response, eviction.CacheAnswer, error) {
+func uncached(context.Context, eviction.Attempt) (eviction.Response, eviction.CacheAnswer, error) {
 	return eviction.Response{}, eviction.Undecided, nil
 }
 
@@ -139,7 +139,7 @@ func TestWhatNobodyKnows(t *testing.T) {
 		"ServerBusy":  {apierrors.NewServerTimeout(pods, "get", 1), http.StatusTooManyRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: decisionQueue{decide: func(context.Context, eviction.EvictionAttempt) (eviction.Response, error) {
+			a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: decisionQueue{decide: func(context.Context, eviction.Attempt) (eviction.Response, error) {
 				return eviction.Response{}, fmt.Errorf("reading pod: %w", tc.err)
 			}}}
 			r := a.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -157,7 +157,7 @@ func TestWhatNobodyKnows(t *testing.T) {
 func TestATryAgainInTimeWhenTooManyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, now atomic.Int32
-		a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: decisionQueue{places: make(chan struct{}, decisions), decide: func(ctx context.Context, _ eviction.EvictionAttempt) (eviction.Response, error) {
+		a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: decisionQueue{places: make(chan struct{}, decisions), decide: func(ctx context.Context, _ eviction.Attempt) (eviction.Response, error) {
 			most.Store(max(most.Load(), now.Add(1)))
 			defer now.Add(-1)
 			<-ctx.Done()
