@@ -69,18 +69,19 @@ func Object(ctx context.Context, r client.Reader, obj client.Object, cond func()
 	})
 }
 
-// Gone waits until obj does not exist.
+// Gone waits until obj does not exist, or another object has its name. Without a UID, it waits for the name.
 func Gone(ctx context.Context, r client.Reader, obj client.Object) error {
 	key := client.ObjectKeyFromObject(obj)
+	now := obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy of one
 	return Poll(ctx, interval, func(ctx context.Context) (bool, error) {
-		err := r.Get(ctx, key, obj)
+		err := r.Get(ctx, key, now)
 		switch {
-		case apierrors.IsNotFound(err):
+		case apierrors.IsNotFound(err), err == nil && obj.GetUID() != "" && now.GetUID() != obj.GetUID():
 			return true, nil
 		case err != nil:
 			return false, NotYet("reading %T %s: %w", obj, key, err)
 		default:
-			return false, NotYet("%T %s is still there: finalizers %v", obj, key, obj.GetFinalizers())
+			return false, NotYet("%T %s is still there: finalizers %v", obj, key, now.GetFinalizers())
 		}
 	})
 }
