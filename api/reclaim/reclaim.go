@@ -10,15 +10,14 @@ import (
 	"encoding/hex"
 )
 
-// The annotations of a Node by which its agent asks for the machine back. They
-// are written together; the controllers clear them together, last.
+// The annotations of a Node with which its agent requests the machine. They are written together; the controllers
+// remove them together, last.
 const (
-	// RequestedAnnotation asks for the machine when it is exactly
-	// [RequestedValue].
+	// RequestedAnnotation is a request for the machine if its value is exactly [RequestedValue].
 	RequestedAnnotation = "5spot.finos.org/reclaim-requested"
-	// ReasonAnnotation says why, for people. See [Reason].
+	// ReasonAnnotation is the reason, for people. See [Reason].
 	ReasonAnnotation = "5spot.finos.org/reclaim-reason"
-	// RequestedAtAnnotation says since when, in RFC 3339 and UTC, for people.
+	// RequestedAtAnnotation is the time of the request in RFC 3339 and UTC, for people.
 	RequestedAtAnnotation = "5spot.finos.org/reclaim-requested-at"
 
 	// RequestedValue is the only value of [RequestedAnnotation] that counts.

@@ -315,7 +315,7 @@ const (
 	// answer; the message says why.
 	PatchFailedReason = "PatchFailed"
 	// TaintOwnershipConflictReason means that another manager set a taint of the spec with
-	// another value, or that it is unknown which taints are 5-Spot's. Nothing is written.
+	// another value, or it is unknown which taints are 5-Spot's. Nothing is written.
 	TaintOwnershipConflictReason = "TaintOwnershipConflict"
 )
 
@@ -339,8 +339,8 @@ const (
 	// WatchingReason means that the agent watches for the programs of the spec; the message
 	// names its detector.
 	WatchingReason = "Watching"
-	// AgentNotInstalledReason means that the agent could not be installed, or that people
-	// install it and have not; the message says which, and what to do.
+	// AgentNotInstalledReason means that the agent could not be installed. If people install
+	// it, they have not yet. The message says which, and what to do.
 	AgentNotInstalledReason = "AgentNotInstalled"
 	// AgentNotRunningReason means that no pod of the agent is Ready on the Node; the
 	// message says why.

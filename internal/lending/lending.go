@@ -73,7 +73,7 @@ func NoteReplaced(sm *v1alpha1.ScheduledMachine, now time.Time) {
 	}
 }
 
-// Of returns the mark of a machine. It returns false without a mark, after Told, while the schedule is off, and
+// Of returns the mark of a machine. It returns false without a mark, after ReportFor, while the schedule is off, and
 // if only a resume can lend the machine again.
 func Of(sm *v1alpha1.ScheduledMachine, now time.Time) (Mark, bool) {
 	mark := Mark{}

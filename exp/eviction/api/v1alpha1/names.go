@@ -3,36 +3,34 @@
 package v1alpha1
 
 const (
-	// RequestedAnnotation is on a pod whose operator 5-Spot has asked to move it. It says since
-	// when.
+	// RequestedAnnotation is on a pod whose move 5-Spot requested from its operator. Its value is the time.
 	RequestedAnnotation = "5spot.finos.org/reschedule-requested"
 
-	// GuardedLabel with the value enabled on a Namespace has the eviction guard asked about
-	// evictions of its pods.
+	// GuardedLabel with the value enabled on a Namespace makes the API server call the eviction guard for evictions
+	// of its pods.
 	GuardedLabel = "5spot.finos.org/eviction-guard"
 
-	// GuardRightsLabel with the value true on a ClusterRole has the eviction guard have its rights,
-	// such as those to write the marks that a policy tracks pods by.
+	// GuardRightsLabel with the value true on a ClusterRole aggregates it to the rights of the eviction guard, such
+	// as the rights to write the marks that a policy tracks pods by.
 	GuardRightsLabel = "eviction.5spot.finos.org/aggregate-to-guard"
 
 	// ControllerLabel is on a RescheduleRequest that a drain caused, until the drain ends or the request is withdrawn. Its
 	// value is the UID of the controller of the pod, empty if the pod has none.
 	ControllerLabel = "eviction.5spot.finos.org/controller"
 
-	// TrackingPrefix begins the key of the mark of Couchbase's eviction reschedule hook. The rest
-	// is the namespace and the name of the pod, with a dot between them.
+	// TrackingPrefix begins the key of the mark of Couchbase's eviction reschedule hook. The namespace and the name
+	// of the pod follow, with a dot between them.
 	TrackingPrefix = "reschedule.hook/"
 )
 
 // Reasons of events that the eviction guard records, once per pod.
 const (
-	// RescheduleRequestedEvent is the Normal event on a pod whose operator is asked to move it.
+	// RescheduleRequestedEvent is the Normal event on a pod whose move was requested from its operator.
 	RescheduleRequestedEvent = "RescheduleRequested"
-	// RescheduleOverdueEvent is the Warning on a pod that was not moved within the deadline of
-	// its policy, whose fallback decides from then on.
+	// RescheduleOverdueEvent is the Warning on a pod that was not moved within the deadline of its policy. The
+	// fallback of the policy applies from then on.
 	RescheduleOverdueEvent = "RescheduleOverdue"
-	// RescheduleWithdrawnEvent is the Normal event on a pod that nobody wants to leave its Node
-	// any more.
+	// RescheduleWithdrawnEvent is the Normal event on a pod that may stay on its Node after all.
 	RescheduleWithdrawnEvent = "RescheduleWithdrawn"
 	// RescheduledEvent is the Normal event on a RescheduleRequest whose pod has left its Node.
 	RescheduledEvent = "Rescheduled"
