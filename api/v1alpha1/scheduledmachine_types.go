@@ -268,11 +268,11 @@ type ScheduledMachineSpec struct {
 type ResumePolicy string
 
 const (
-	// ResumeOnEnable lends it again when schedule.enabled is set to true, by whomever:
-	// a tool that applies desired state does so as well.
+	// ResumeOnEnable lends the machine again when schedule.enabled is set to true, also by a tool that applies a desired
+	// state.
 	ResumeOnEnable ResumePolicy = "OnEnable"
-	// ResumeOnResume keeps it away, whatever schedule.enabled says, until the record of
-	// the reclaim is taken off, as "kubectl 5spot resume" does.
+	// ResumeOnResume does not lend the machine, also while schedule.enabled is true, until the record of the reclaim is
+	// removed, for example by "kubectl 5spot resume".
 	ResumeOnResume ResumePolicy = "OnResume"
 )
 

@@ -40,7 +40,7 @@ func main() {
 
 // write renders every page into dir.
 func write(root, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // pages are for everybody to read
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // pages are world-readable
 		return err
 	}
 	for name, render := range pages {

@@ -96,7 +96,7 @@ func TestWhoeverWaitsHearsOfIt(t *testing.T) {
 	}
 }
 
-// TestNilTrusts says that where nobody compares clocks, ours is right.
+// TestNilTrusts checks that a nil Clock is sane.
 func TestNilTrusts(t *testing.T) {
 	var c *apiclock.Clock
 	c.OnChange(nil)

@@ -62,7 +62,7 @@ func Open(path string) (*Log, error) {
 }
 
 func open(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // whoever starts the manager names it
+	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // an argument of the manager
 }
 
 // begin starts the background writer of l.

@@ -28,7 +28,7 @@ func (b *Backoff) Reset() { b.next = 0 }
 // Jitter returns a random duration between half and one and a half of d, which must be positive. It prevents many
 // agents from reconnecting to the same server at the same time.
 func Jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // nobody gains by guessing it
+	return d/2 + rand.N(d) //nolint:gosec // not a secret
 }
 
 // Sleep waits for d. If ctx is done first, it returns the context's error.

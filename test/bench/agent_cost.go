@@ -26,11 +26,11 @@ type listener struct {
 	ours bool
 }
 
-// The names of listeners in figures. nobody is the case without a listener.
+// The names of listeners in figures. alone is the case without a listener.
 const (
 	agent, naive      = "agent", "naive listener"
 	forkstat, extrace = "forkstat", "extrace"
-	nobody            = "no listener"
+	alone             = "no listener"
 )
 
 func (a *agentBench) listeners() []listener {
@@ -51,7 +51,7 @@ type scenario struct {
 	args []string
 	// each is the number of programs that run for one start of the storm.
 	each float64
-	// also are further listeners: nobody, where the storm's own speed counts.
+	// also are further listeners: alone, if the storm's own speed counts.
 	also []listener
 }
 
@@ -74,7 +74,7 @@ func (a *agentBench) askCost(ctx context.Context) error {
 	loads := []scenario{
 		{name: "2,000 trivial execs/s", args: []string{"-rate", "2000", a.trivial}, each: 1},
 		{name: "2,000 execs/s that live 20 ms", args: []string{"-rate", "2000", a.brief}, each: 1},
-		{name: "compile loop", args: compile, each: 2, also: []listener{{name: nobody}}},
+		{name: "compile loop", args: compile, each: 2, also: []listener{{name: alone}}},
 	}
 	byLoad := make([]map[string]*costs, len(loads))
 	for i, l := range loads {
@@ -92,7 +92,7 @@ func (a *agentBench) askCost(ctx context.Context) error {
 	a.add(wakeups.goal("p50 ≤ 0.3", wakeups.P50 <= .3))
 	mallocs := spreadOf("G5 "+loads[0].name+": allocations per exec, agent", "", trivial[agent].mallocs)
 	a.add(mallocs.goal("0 (p50 ≤ 0.01)", mallocs.P50 <= .01))
-	a.faster(compiling, nobody, .98)
+	a.faster(compiling, alone, .98)
 	a.faster(compiling, forkstat, 1.05)
 	return nil
 }

@@ -174,7 +174,7 @@ func (e *evictionBench) asked(ctx context.Context, name string) error {
 		return err
 	}
 	if pod.Annotations[evictionv1.RequestedAnnotation] == "" {
-		return errors.New("nobody is asked to move the pod")
+		return errors.New("no operator was requested to move the pod")
 	}
 	return nil
 }

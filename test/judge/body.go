@@ -5,7 +5,6 @@ package judge
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,11 +123,10 @@ func stateOf(body json.RawMessage, verb string, name *string) *State {
 		Kind     string
 		Metadata meta
 		Details  struct{ UID string }
-		Spec     struct{ Schedule struct{ Enabled *bool } }
+		Spec     json.RawMessage
 		Status   json.RawMessage
 	}
-	var mismatch *json.UnmarshalTypeError // A field of another type belongs to no object that rules read.
-	if err := json.Unmarshal(body, &b); err != nil && !errors.As(err, &mismatch) {
+	if err := json.Unmarshal(body, &b); err != nil {
 		return nil
 	}
 	if b.Kind == "Status" {
@@ -142,7 +140,7 @@ func stateOf(body json.RawMessage, verb string, name *string) *State {
 	}
 	*name = cmp.Or(*name, b.Metadata.Name)
 	s := &State{UID: b.Metadata.UID, Labels: b.Metadata.Labels, Annotations: map[string]string{}, Deleting: b.Metadata.DeletionTimestamp != nil}
-	s.Disabled = b.Spec.Schedule.Enabled != nil && !*b.Spec.Schedule.Enabled
+	s.Disabled = disabled(b.Spec)
 	// Not every API server has numeric versions. Without one, no state is later than another.
 	s.Version, _ = strconv.ParseInt(b.Metadata.ResourceVersion, 10, 64)
 	for key, value := range b.Metadata.Annotations {
@@ -161,4 +159,10 @@ func stateOf(body json.RawMessage, verb string, name *string) *State {
 	}
 	s.Gone = len(b.Metadata.Finalizers) == 0 && (s.Deleting || verb == "delete")
 	return s
+}
+
+// disabled reports whether the spec of a ScheduledMachine turns the schedule off. Other kinds have other fields.
+func disabled(spec json.RawMessage) bool {
+	var b struct{ Schedule struct{ Enabled *bool } }
+	return json.Unmarshal(spec, &b) == nil && b.Schedule.Enabled != nil && !*b.Schedule.Enabled
 }

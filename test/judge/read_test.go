@@ -65,7 +65,9 @@ func TestRead(t *testing.T) {
 				with(read, answered, func(r *judge.Record) {
 					r.Verb, r.Got = "update", &judge.State{UID: "s", Annotations: map[string]string{}, Disabled: true}
 				}),
-				with(read, answered, func(r *judge.Record) { r.Verb, r.Got = "update", &judge.State{UID: "c", Annotations: map[string]string{}} }),
+				with(read, answered, func(r *judge.Record) {
+					r.Verb, r.Got = "update", &judge.State{UID: "c", Annotations: map[string]string{}}
+				}),
 			},
 		},
 		"LastFinalizer": {

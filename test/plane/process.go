@@ -172,7 +172,7 @@ func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
 // Kill ends the process with SIGKILL, as a crash would.
 func (p *Process) Kill() error {
 	p.mu.Lock()
-	p.killed = append(p.killed, time.Now()) //nolint:forbidigo // whoever reads what it wrote has to know
+	p.killed = append(p.killed, time.Now()) //nolint:forbidigo // the time is for people
 	p.mu.Unlock()
 	return p.end(syscall.SIGKILL)
 }

@@ -49,7 +49,7 @@ func (s *System) Ruling(managers []string, rules ...judge.Rule) (*judge.Ruling, 
 		logs = append(logs, judge.Read(name, f))
 	}
 	for _, path := range managers {
-		f, err := os.Open(path) //nolint:gosec // whoever started the manager named it
+		f, err := os.Open(path) //nolint:gosec // an argument of the manager
 		if err != nil {
 			return nil, err
 		}

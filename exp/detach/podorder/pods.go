@@ -175,7 +175,7 @@ func stopAll(ctx context.Context, action actuate.Action, n *node, all []order.Po
 			then = append(then, func() { errs[i] = stop(ctx, action, pod) })
 		}
 	}
-	rand.Shuffle(len(then), func(i, j int) { then[i], then[j] = then[j], then[i] }) //nolint:gosec // nobody gains by a guess
+	rand.Shuffle(len(then), func(i, j int) { then[i], then[j] = then[j], then[i] }) //nolint:gosec // not a secret
 	var working sync.WaitGroup
 	places := make(chan struct{}, atOnce)
 	for _, do := range slices.Concat(first, then) {

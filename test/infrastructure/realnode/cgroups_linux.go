@@ -40,7 +40,7 @@ func (s Spec) groups() ([]string, error) {
 
 func (s Spec) makeCgroups(groups []string) error {
 	for _, g := range groups {
-		if err := os.MkdirAll(g, 0o755); err != nil { //nolint:gosec // as everybody's
+		if err := os.MkdirAll(g, 0o755); err != nil { //nolint:gosec // world-readable
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (s Spec) makeCgroups(groups []string) error {
 // all controllers from the root down. They then delegate the controllers of that group, and the other groups of the
 // machine do not change.
 func mountGroup(group string) error {
-	if err := os.Mkdir(filepath.Join(group, filepath.Base(ownGroup)), 0o755); err != nil { //nolint:gosec // as everybody's
+	if err := os.Mkdir(filepath.Join(group, filepath.Base(ownGroup)), 0o755); err != nil { //nolint:gosec // world-readable
 		return err
 	}
 	// The new mount would hide it, but kubelets also list hidden mounts.

@@ -71,7 +71,7 @@ func run(o options, out io.Writer) (broken bool, err error) {
 	}
 	var logs []iter.Seq2[judge.Record, error]
 	for _, path := range o.audit {
-		f, err := os.Open(path) //nolint:gosec // whoever starts the program names it
+		f, err := os.Open(path) //nolint:gosec // an argument of the program
 		if err != nil {
 			return false, err
 		}

@@ -133,7 +133,7 @@ type Faults struct {
 	Deletion Fault `json:"deletion,omitempty"`
 
 	// Heartbeat stops a simulated Node's lease and its pods: the machine is off the
-	// network, and nobody knows why.
+	// network.
 	// +optional
 	Heartbeat Fault `json:"heartbeat,omitempty"`
 }
