@@ -28,7 +28,7 @@ var (
 		"Machines that would leave, and that the annotation 5spot.finos.org/hold-departures of their Cluster holds. By namespace and Cluster.",
 		[]string{"namespace", "cluster"}, nil)
 	wipeQuarantined = prometheus.NewDesc("fivespot_wipe_quarantined",
-		"How many looks in a row have seen nearly all machines be to leave at once, while these are held for that; 0 where nothing is held. By namespace and Cluster.",
+		"Consecutive checks that saw nearly all machines about to leave at once, while they are held; 0 if none is held. By namespace and Cluster.",
 		[]string{"namespace", "cluster"}, nil)
 )
 

@@ -39,7 +39,7 @@ func (w *world) wantHeld(looks string) {
 	w.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(w.r.Collector())
-	want := `# HELP fivespot_wipe_quarantined How many looks in a row have seen nearly all machines be to leave at once, while these are held for that; 0 where nothing is held. By namespace and Cluster.
+	want := `# HELP fivespot_wipe_quarantined Consecutive checks that saw nearly all machines about to leave at once, while they are held; 0 if none is held. By namespace and Cluster.
 # TYPE fivespot_wipe_quarantined gauge
 fivespot_wipe_quarantined{cluster="lab",namespace="farm"} ` + looks + "\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "fivespot_wipe_quarantined"); err != nil {

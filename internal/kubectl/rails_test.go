@@ -288,7 +288,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 		"Capped": {
 			"Waiting is all there is to do, but for the owner.", machine("office", kept(departure.BlastRadiusCap, 4*time.Minute)),
 			[]string{
-				"State:     Held: its departure is held by a safety rail, and it stays until then\n",
+				"State:     Held: a safety rail holds its departure, and it stays in the cluster meanwhile\n",
 				"kubectl 5spot -n farm rails --cluster prod\n", "to have the machine now, without waiting: kubectl 5spot -n farm give-back office\n",
 			},
 		},

@@ -13,7 +13,7 @@ import (
 
 // waitHelp maps the reason of MachineReady to advice about a deletion that waits.
 var waitHelp = map[string]string{
-	v1alpha1.WaitingForLoadBalancersReason: `wait; to let it go sooner, see "To let a machine go sooner" in docs/load-balancers.md`,
+	v1alpha1.WaitingForLoadBalancersReason: `wait; to let it go sooner, see "Shorten the wait" in docs/load-balancers.md`,
 	v1alpha1.StoppingPodsReason:            `wait; see "Stop pods in order" in docs/load-balancers.md`,
 	v1alpha1.WaitingForOperatorsReason:     `wait; see "When a machine of 5-Spot leaves" in docs/operators.md`,
 	v1alpha1.WaitingForExtensionReason:     `wait; see "See what holds a Machine" in docs/extensions.md`,

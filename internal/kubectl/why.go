@@ -258,7 +258,7 @@ func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 
 // byGate explains a departure that a rail holds.
 func byGate(m *v1alpha1.ScheduledMachine, e *explanation) bool {
-	return gateOf(m) != nil && e.held(m, "its departure is held by a safety rail, and it stays until then")
+	return gateOf(m) != nil && e.held(m, "a safety rail holds its departure, and it stays in the cluster meanwhile")
 }
 
 // held explains a held machine with the message of its gate.
