@@ -93,7 +93,7 @@ func TestGitOpsAppliesMachinesThatTheirOwnersTookBack(t *testing.T) {
 			}
 			l.waitPhase(resume, disabled, metav1.ConditionTrue)
 			l.wantNothing(resume)
-			wantInOrder(t, owner.run("why", resume.Name), "Returned: it was given back to its owner, and it stays away until it is resumed", "resume "+resume.Name)
+			wantInOrder(t, owner.run("why", resume.Name), "Returned: it was given back to its owner, and it stays out of the cluster until it is resumed", "resume "+resume.Name)
 			owner.run("resume", resume.Name)
 			l.waitPhase(resume, active, metav1.ConditionTrue)
 			g.apply(resumed)
