@@ -14,8 +14,8 @@ import (
 const (
 	// ExitOK means a graceful end, a report by --oneshot, or a match found by check.
 	ExitOK = 0
-	// ExitFailure means any other failure. With --oneshot it also means that there was nothing to report, with check that
-	// no process matches.
+	// ExitFailure means any other failure. With --oneshot it also means that there was nothing to report, with check
+	// that no process matches.
 	ExitFailure = 1
 	// ExitUsage means an invalid flag, configuration, or environment.
 	ExitUsage = 2

@@ -27,8 +27,8 @@ const (
 	// to an object that is not being deleted.
 	DepartureAnnotation = "5spot.finos.org/departure"
 
-	// HoldDeparturesAnnotation on a Cluster holds each departure that has not started. The exempt lane goes on: an owner's
-	// request, a kill switch, the deletion of the Cluster. Its value is the reason, and may be empty.
+	// HoldDeparturesAnnotation on a Cluster holds each departure that has not started. The exempt lane goes on: an
+	// owner's request, a kill switch, the deletion of the Cluster. Its value is the reason, and may be empty.
 	HoldDeparturesAnnotation = "5spot.finos.org/hold-departures"
 
 	// EmergencyReclaimAnnotation is on a ScheduledMachine while an emergency reclaim
@@ -443,7 +443,8 @@ const (
 	// machines, and more than one in ten, are reclaimed inside ten minutes. It is
 	// repeated once a minute at most. Nothing is delayed.
 	EmergencySurgeEvent = "EmergencySurge"
-	// DepartureCapEngagedEvent is the Warning on a Cluster when the cap defers departures. It is repeated once a minute at most.
+	// DepartureCapEngagedEvent is the Warning on a Cluster when the cap defers departures. It is repeated once a minute
+	// at most.
 	DepartureCapEngagedEvent = "DepartureCapEngaged"
 	// WipeQuarantinedEvent is the Warning on a Cluster when nearly all of its machines would
 	// leave at once: they stay until three checks confirm that.

@@ -268,8 +268,8 @@ type ScheduledMachineSpec struct {
 type ResumePolicy string
 
 const (
-	// ResumeOnEnable lends the machine again when schedule.enabled is set to true, also by a tool that applies a desired
-	// state.
+	// ResumeOnEnable lends the machine again when schedule.enabled is set to true, also by a tool that applies a
+	// desired state.
 	ResumeOnEnable ResumePolicy = "OnEnable"
 	// ResumeOnResume does not lend the machine, also while schedule.enabled is true, until the record of the reclaim is
 	// removed, for example by "kubectl 5spot resume".

@@ -29,8 +29,8 @@ const (
 	stageMount    = "mount"
 	stageDrop     = "drop"
 
-	// sharedProc is the exit code if a mount of /proc shares its options with all others (before Linux 5.8), because the
-	// test would change the machine's.
+	// sharedProc is the exit code if a mount of /proc shares its options with all others (before Linux 5.8), because
+	// the test would change the machine's.
 	sharedProc = 77
 )
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command reclaim-agent watches the processes of a borrowed workstation. When a process of the owner matches, it requests
-// the machine back: it annotates its Node.
+// Command reclaim-agent watches the processes of a borrowed workstation. When a process of the owner matches, it
+// requests the machine back: it annotates its Node.
 //
 //	reclaim-agent --node-name NAME [flags]
 //	reclaim-agent check --config reclaim.toml [--proc-root DIR] [-o text|json]
 //
-// Exit codes: 0 after SIGTERM or SIGINT, after a report with --oneshot, or if check finds a match. 1 after a failure, or
-// if there is nothing to report or no match. 2 for invalid flags or environment. 3 if the Node describes another machine.
-// 4 with --detector=netlink if the kernel does not announce processes.
+// Exit codes: 0 after SIGTERM or SIGINT, after a report with --oneshot, or if check finds a match. 1 after a failure,
+// or if there is nothing to report or no match. 2 for invalid flags or environment. 3 if the Node describes another
+// machine. 4 with --detector=netlink if the kernel does not announce processes.
 package main
 
 import (
@@ -101,8 +101,8 @@ func logger(verbosity int) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// limitResources limits memory and CPU use, because the machine belongs to its owner. Variables of the Go runtime in the
-// environment take precedence.
+// limitResources limits memory and CPU use, because the machine belongs to its owner. Variables of the Go runtime in
+// the environment take precedence.
 func limitResources() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)

@@ -233,7 +233,8 @@ func TestTheAPIServerTakesIt(t *testing.T) {
 	}
 }
 
-// TestTheGarbageCollectorKnowsTheLimit holds that GOMEMLIMIT leaves a fifth of the memory limit to memory that is not Go's.
+// TestTheGarbageCollectorKnowsTheLimit holds that GOMEMLIMIT leaves a fifth of the memory limit to memory that is not
+// Go's.
 func TestTheGarbageCollectorKnowsTheLimit(t *testing.T) {
 	d := &appsv1.Deployment{}
 	find(t, "Deployment", guard.Name, d)

@@ -3,10 +3,10 @@
 // Package departure is the departure planner. For each Cluster it decides which departures that are due may
 // start now.
 //
-// It reads the machines of the Cluster from the Roster, calls departure.Decide, and publishes the plan to the
-// Roster. Before a departure in the unscheduled lane it checks for a wipe, with live lists of
-// ScheduledMachines. It writes only Events, metrics and logs. The reconciler that deletes the Machine writes
-// the departure record.
+// It reads the machines of the Cluster from the Roster, calls departure.Decide, and publishes the plan to the Roster.
+// Outside the exempt lane, no departure starts without its admission. It lists ScheduledMachines live only if the
+// Roster suggests a wipe. It writes only Events, metrics and logs. The reconciler that deletes the Machine writes the
+// departure record.
 package departure
 
 import (

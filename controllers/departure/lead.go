@@ -28,8 +28,8 @@ func (r *Reconciler) lead(now time.Time, counted, told bool) rails.Lead {
 	return rails.Lead{Since: r.since, Lease: r.Lease, Synced: true, Told: told, Counted: counted}
 }
 
-// sampleClock makes a request to the API server, so that APIClock gets a sample of its time. A manager without
-// leader election may make no other requests.
+// sampleClock makes a request to the API server, so that APIClock gets a sample of its time. A manager without leader
+// election might make no other request.
 func (r *Reconciler) sampleClock(ctx context.Context, key client.ObjectKey) {
 	if err := r.Live.Get(ctx, key, &clusterv1.Cluster{}); client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Asking the API server for its time")

@@ -133,8 +133,8 @@ func (c *cluster) staying(f departure.Fleet, left []departure.Candidate, departu
 	return rails.Count{At: f.Now, Kept: kept, Left: max(0, departures-c.departures)}
 }
 
-// checkLive confirms a suspected wipe with a live list. If the list fails, or differs from the specs that the
-// reconcilers read, the machines stay held. Such a check neither confirms nor resets.
+// checkLive confirms a suspected wipe with a live list. If the list fails, or if it differs from the specs that the
+// reconcilers read so that the result would change, the machines stay held. Such a check neither confirms nor resets.
 func (r *Reconciler) checkLive(ctx context.Context, key client.ObjectKey, c *cluster, left []departure.Candidate, count rails.Count) (held bool, next time.Time) {
 	c.held, c.again = true, count.At.Add(rails.Apart)
 	unknown, unsure, err := r.compare(ctx, key, left)

@@ -24,8 +24,8 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// callStepsAndExtensions calls the extensions that are due, all in parallel, and checks the steps. It removes the hook of the
-// phase when none of them holds the Machine.
+// callStepsAndExtensions calls the extensions that are due, all in parallel, and checks the steps. It removes the hook
+// of the phase when none of them holds the Machine.
 func (r *Reconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
 	if err := r.leave(s).Record(ctx, s.machine); err != nil {
 		return time.Time{}, err

@@ -7,8 +7,9 @@
 // removes the pre-drain hook and the pre-terminate hook when all of them are done or have passed their
 // deadline. Cluster API has no timeout for a hook, so this package has one.
 //
-// A reconcile starts calls and returns. The result of a call enqueues the Machine. A restart loses no state:
-// the start of a phase is on the Machine, and extensions are called again.
+// A reconcile starts calls and returns. The result of a call enqueues the Machine. The start of a phase is on the
+// Machine. A restart loses the open calls, and extensions are called again. It also loses which Machines' urgent
+// deletions were sent, so that the extensions are notified of these twice.
 package machinehook
 
 import (

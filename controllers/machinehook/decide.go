@@ -21,7 +21,8 @@ type facts struct {
 	PreDrain, PreTerminate bool
 	// Drained reports that Cluster API waits for the pre-terminate hooks.
 	Drained bool
-	// ClusterLeaving, NoNode and Unreachable each make all extensions and steps unnecessary.
+	// ClusterLeaving, NoNode and Unreachable each make all extensions and steps unnecessary. ClusterLeaving is also
+	// true if the Cluster does not exist, unlike clusterGoes.
 	ClusterLeaving, NoNode, Unreachable bool
 	// Trigger is why the Machine is being deleted.
 	Trigger hooksv1.Trigger

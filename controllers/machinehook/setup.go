@@ -28,7 +28,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// SetupWithManager adds the controller to mgr. It starts a HookCaller if none is set.
+// SetupWithManager adds the controller to mgr. It creates a HookCaller if none is set.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "machinehook")
 	r.watchFilter = watchFilter

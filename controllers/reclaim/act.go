@@ -146,9 +146,9 @@ func (r *Reconciler) record(ctx context.Context, s *scope, request v1alpha1.Recl
 	return true, rapid, nil
 }
 
-// restoreRequest restores the request from the Machine's departure record, if a tool removed it from the ScheduledMachine.
-// Without it the machine would be lent again as soon as it is gone. It reads the Machine live, because a stale cache
-// may show an old record.
+// restoreRequest restores the request from the Machine's departure record, if a tool removed it from the
+// ScheduledMachine. Without it the machine would be lent again as soon as it is gone. It reads the Machine live,
+// because a stale cache may show an old record.
 func (r *Reconciler) restoreRequest(ctx context.Context, s *scope) error {
 	m, err := r.Children.Uncached().Machine(ctx, s.scheduled)
 	if err != nil || m == nil || !children.ForOwner(m, r.Clock.Now()) {

@@ -48,7 +48,7 @@ func urgencyOf(s *scope, step lifecycle.Step) retryUrgency {
 }
 
 // reclaimBackoff is the rate limiter of the queue. Its back-off depends on the urgency of the object: objects without a
-// waiting owner back off longer and longer. newPatience returns one.
+// waiting owner back off longer and longer. newReclaimBackoff returns one.
 type reclaimBackoff struct {
 	fast, slow workqueue.TypedRateLimiter[ctrl.Request]
 	who        *sync.Map // ctrl.Request to retryUrgency

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// maxConcurrentCalls bounds the concurrent calls to providers and workload clusters. There are 100 workers, so that some stay
-// free for new requests. maxCallsPerTarget bounds the calls to one provider kind, or to the Nodes of one workload cluster.
-// An outage there then does not block other machines. maxCallsAfterFailure bounds one kind of call at one target after its latest
-// call failed. Without a failure, many owners at once are not limited to it.
+// maxConcurrentCalls bounds the concurrent calls to providers and workload clusters. It is below the 100 workers, so
+// that some stay free for new requests. maxCallsPerTarget bounds the calls to one provider kind, or to the Nodes of one
+// workload cluster. An outage there then does not block other machines. maxCallsAfterFailure bounds one kind of call at
+// one target after its latest call failed. Without a failure, many owners at once are not limited to it.
 const (
 	maxConcurrentCalls   = 90
 	maxCallsPerTarget    = 75
@@ -42,7 +42,8 @@ type progress struct {
 	failed bool
 }
 
-// begin admits one more call, or returns errCallLimit. After an admitted call, the caller must call done with its error.
+// begin admits one more call, or returns errCallLimit. After an admitted call, the caller must call done with its
+// error.
 func (l *callLimiter) begin(at callKey) (done func(error), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -61,7 +61,7 @@ type Reconciler struct {
 	surges     telemetry.EventLimit
 	// fresh detects a stale cache that still shows a Machine from before its ejection.
 	fresh wake.Freshness
-	// reclaimBackoff is the back-off. It is short while an owner waits.
+	// backoff is the rate limiter of the queue. Its delays are short while an owner waits.
 	backoff reclaimBackoff
 	// calls limits the concurrent calls to providers and workload clusters.
 	calls callLimiter
@@ -117,8 +117,8 @@ func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.ReclaimTracker.ClearStuck(req)
 }
 
-// serve carries out one step. While a step deletes a Machine, ReclaimTracker counts a waiting owner. After the ejection, the
-// cached version of the Machine is stale.
+// serve carries out one step. While a step deletes a Machine, ReclaimTracker counts a waiting owner. After the
+// ejection, the cached version of the Machine is stale.
 func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step lifecycle.Step) error {
 	takes := s.children.Machine != nil && !s.deleted() && (step == lifecycle.Remember || step == lifecycle.Eject)
 	if !takes {

@@ -36,7 +36,7 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	// node is nil if there is none, or if it cannot be read.
 	node *corev1.Node
-	// host is the accepted host data of the Machine. lookAtNode sets it.
+	// host is the accepted host data of the Machine. readNode sets it.
 	host children.Host
 	// children are the objects to remove. They have only the Machine until providerRead is set.
 	children children.Set
@@ -69,8 +69,8 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	return s, nil
 }
 
-// readNodeAndProvider reads the Node and, during and after a reclaim, the infrastructure. A failed or slow read is stored in unseen or
-// unread and is no error: all other steps come first.
+// readNodeAndProvider reads the Node and, during and after a reclaim, the infrastructure. A failed or slow read is
+// stored in unseen or unread and is no error: all other steps come first.
 func (r *Reconciler) readNodeAndProvider(ctx context.Context, s *scope) {
 	if err := r.readNode(ctx, s); err != nil {
 		s.unseen = fmt.Errorf("looking at Node: %w", err)
@@ -81,8 +81,9 @@ func (r *Reconciler) readNodeAndProvider(ctx context.Context, s *scope) {
 }
 
 // readNode reads the accepted Node of the Machine. If it has no fresh request and the Machine names another Node,
-// readNode reads that one, too. It uses the other Node if that has a fresh request, or proves to be the same host. A
-// rejected nodeRef or a leftover request must not cost an owner the machine.
+// readNode reads that one, too. It uses the other Node if that has a fresh request, or if it has any request, the
+// accepted Node has none, and its provider ID proves the host. A rejected nodeRef or a leftover request must not cost
+// an owner the machine.
 func (r *Reconciler) readNode(ctx context.Context, s *scope) error {
 	var doubt error
 	if s.host, doubt = r.Children.Host(ctx, s.scheduled, s.children.Machine); doubt != nil {
@@ -127,7 +128,7 @@ func (r *Reconciler) readProviderObjects(ctx context.Context, s *scope) {
 	})
 }
 
-// atProvider calls an API of a provider, within the limits of looks and providerLook. Such a call may take as long as
+// atProvider calls an API of a provider, within the limits of calls and providerLook. Such a call may take as long as
 // the provider's conversion webhook. Reads and writes have separate limits, because reads may succeed from a cache
 // while writes fail.
 func (r *Reconciler) atProvider(ctx context.Context, at callKey, call func(context.Context) error) error {
@@ -185,8 +186,9 @@ func (s *scope) nodeName() string {
 	return s.served().Node
 }
 
-// existsAfterReclaim reports whether an object of the machine exists although the owner has the machine. Its creator had not seen
-// yet that the schedule is disabled. This can happen after a request of a person; a request on a Node needs a Machine.
+// existsAfterReclaim reports whether an object of the machine exists although the owner has the machine. Its creator
+// had not seen yet that the schedule is disabled. This can happen after a request of a person; a request on a Node
+// needs a Machine.
 func (s *scope) existsAfterReclaim() bool {
 	_, reclaimed := s.scheduled.ServedReclaim()
 	return reclaimed && !s.scheduled.ScheduleEnabled() && (s.children.Machine != nil || s.children.Infrastructure != nil)

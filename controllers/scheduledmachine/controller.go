@@ -224,8 +224,9 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	return next, err
 }
 
-// restoreMetadata restores 5-Spot's labels, owner references and departure records. It reports whether to retry after a conflict:
-// no machine and no window edge waits for these writes.
+// restoreMetadata restores 5-Spot's label and owner reference on children, makes the Cluster an owner of templates, and
+// removes an abandoned departure record. It reports whether to retry after a conflict: no machine and no window edge
+// waits for these writes.
 func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
 	err = actuate.IgnoreSuppressed(errors.Join(r.removeAbandonedRecord(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
 	if apierrors.IsConflict(err) {
@@ -234,8 +235,8 @@ func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.
 	return false, err
 }
 
-// createdCheckDelay is when a created object is checked if its watch event does not arrive, for example for the first object of
-// a kind. An earlier check would create it again and fail with AlreadyExists.
+// createdCheckDelay is when a created object is checked if its watch event does not arrive, for example for the first
+// object of a kind. An earlier check would create it again and fail with AlreadyExists.
 const createdCheckDelay = 2 * wake.QuietRetry
 
 // probeInterval is how often Cluster API's cluster cache probes a workload cluster. One that failed
@@ -258,9 +259,9 @@ func (s *scope) nextProbe(now time.Time) time.Time {
 // slowest reclaim of a mass return.
 const ejecting = 15 * time.Second
 
-// ejectionDelay returns how long to leave the object to package reclaim, which deletes the Machine of a waiting owner within
-// moments. A status write now would delay that deletion at the API server. The Machine's deletion enqueues the object.
-// So does a reclaim that stalls, which the status must show at once.
+// ejectionDelay returns how long to leave the object to package reclaim, which deletes the Machine of a waiting owner
+// within moments. A status write now would delay that deletion at the API server. The Machine's deletion enqueues the
+// object. So does a reclaim that stalls, which the status must show at once.
 func (s *scope) ejectionDelay(now time.Time) time.Duration {
 	m := s.children.Machine
 	if s.stalled != "" || !s.scheduled.BeingReclaimed() || m == nil || !m.DeletionTimestamp.IsZero() {
@@ -337,8 +338,8 @@ func (r *Reconciler) claimChildren(ctx context.Context, s *scope) error {
 	return errors.Join(errs...)
 }
 
-// removeAbandonedRecord removes the departure record from a Machine that was never deleted and that stays now. The next departure
-// gets its own budget.
+// removeAbandonedRecord removes the departure record from a Machine that was never deleted and that stays now. The next
+// departure gets its own budget.
 func (r *Reconciler) removeAbandonedRecord(ctx context.Context, s *scope, d lifecycle.Decision) error {
 	m := s.children.Machine
 	if m == nil || !children.Abandoned(m) || s.scheduled.BeingReclaimed() || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
@@ -347,9 +348,9 @@ func (r *Reconciler) removeAbandonedRecord(ctx context.Context, s *scope, d life
 	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))
 }
 
-// clearUrgentDeparture removes an urgent departure record and its annotations, once neither a kill switch nor a reclaim is active.
-// It does so only if the Machine was never deleted. It runs first, so that a later departure waits for its admission
-// and drains.
+// clearUrgentDeparture removes an urgent departure record and its annotations, once neither a kill switch nor a reclaim
+// is active. It does so only if the Machine was never deleted. It runs first, so that a later departure waits for its
+// admission and drains.
 func (r *Reconciler) clearUrgentDeparture(ctx context.Context, s *scope) error {
 	m := s.children.Machine
 	if m == nil || !children.UrgencyWithdrawn(m, s.scheduled) {

@@ -14,8 +14,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
-// The Decision of a reconcile passes four functions, in this order: lifecycle.Decide, Reconciler.decide (which reserves the
-// host), restrictForClock, and gate, which admits or defers a departure.
+// The Decision of a reconcile passes four functions, in this order: lifecycle.Decide, Reconciler.decide (which reserves
+// the host), restrictForClock, and gate, which admits or defers a departure.
 
 // decide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one host are
 // reconciled at the same time, the reservation of one fails. That one observes the host again and then sees the other.
@@ -57,8 +57,8 @@ func (s *scope) decide(now time.Time) lifecycle.Decision {
 	return d
 }
 
-// resolvePendingPhase resolves an intermediate phase while writes are suppressed and phases do not change. It returns the Decision
-// that follows the intermediate phase.
+// resolvePendingPhase resolves an intermediate phase while writes are suppressed and phases do not change. It returns
+// the Decision that follows the intermediate phase.
 func (s *scope) resolvePendingPhase(now time.Time, d lifecycle.Decision) lifecycle.Decision {
 	if !s.frozen || !d.Again {
 		return d
@@ -68,8 +68,8 @@ func (s *scope) resolvePendingPhase(now time.Time, d lifecycle.Decision) lifecyc
 	return lifecycle.Decide(f)
 }
 
-// restrictForClock restricts a Decision while the clock is suspect: no machine joins, and no wait of a departure ends. The planner
-// holds departures that have not started, by the same clock.
+// restrictForClock restricts a Decision while the clock is suspect: no machine joins, and no wait of a departure ends.
+// The planner holds departures that have not started, by the same clock.
 func (r *Reconciler) restrictForClock(ctx context.Context, s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	if r.APIClock.Trust() != rails.Suspect {
 		return d

@@ -62,8 +62,8 @@ func (r *Reconciler) countStepsAndExtensions(ctx context.Context, m *clusterv1.M
 	return len(hooks) + len(steps), err
 }
 
-// recentDeletions records the Machines that this process deleted, and when. The write of the departure record enqueues the
-// object before the cache shows the deletion. A lost entry causes a second delete call.
+// recentDeletions records the Machines that this process deleted, and when. The write of the departure record enqueues
+// the object before the cache shows the deletion. A lost entry causes a second delete call.
 type recentDeletions struct{ machines sync.Map }
 
 // deletion is the latest delete call for a Machine.
@@ -72,8 +72,8 @@ type deletion struct {
 	at      time.Time
 }
 
-// maxCacheLag bounds the lag of the cache. A Machine that shows no deletion after that time is a new state, for example a
-// restored Machine.
+// maxCacheLag bounds the lag of the cache. A Machine that shows no deletion after that time is a new state, for example
+// a restored Machine.
 const maxCacheLag = 10 * time.Second
 
 func (d *recentDeletions) is(scheduled types.NamespacedName, machine types.UID, now time.Time) bool {

@@ -19,9 +19,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// gate admits a departure or defers it. A departure whose deletion failed is admitted again on every reconcile.
-// Reclaims, kill switches and the deletion of the Cluster are exempt. A Machine that another client deletes waits at
-// 5-Spot's hook: package machinehook requests its admission.
+// gate admits a departure or defers it. A departure whose deletion failed requests its admission again on every
+// reconcile. Reclaims, kill switches and the deletion of the Cluster are exempt. A Machine that another client deletes
+// waits at 5-Spot's hook: package machinehook requests its admission.
 func (r *Reconciler) gate(s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
 	key := client.ObjectKeyFromObject(s.scheduled)
 	r.Roster.Report(key, s.entry(d, now), now)
@@ -56,7 +56,7 @@ func (s *scope) held(now time.Time) bool {
 // deletion of its Cluster.
 func (s *scope) exempt() bool { return s.scheduled.Spec.KillSwitch || s.urgent() }
 
-// urgent is exempt without the kill switch. A missing Cluster is not urgent: it may have been lost.
+// urgent is like exempt, but ignores the kill switch. A missing Cluster is not urgent: it may have been lost.
 func (s *scope) urgent() bool {
 	return s.scheduled.BeingReclaimed() || s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero()
 }

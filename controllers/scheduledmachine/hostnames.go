@@ -136,8 +136,8 @@ func (f namedFields) spec() map[string]any {
 	return spec
 }
 
-// specHostIDs returns the names of the host in the spec. For a template it returns the names that status recorded when the
-// template was last read, none before that.
+// specHostIDs returns the names of the host in the spec. For a template it returns the names that status recorded when
+// the template was last read, none before that.
 func specHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	n := namer{sm, children.InfrastructureOf(sm).Kind().GroupKind()}
 	if cloned(sm) {
@@ -209,8 +209,8 @@ func since(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) time.Time {
 	}
 }
 
-// statusHostIDs returns the names of the host that sm uses according to its status. It returns none without a Machine and
-// infrastructure.
+// statusHostIDs returns the names of the host that sm uses according to its status. It returns none if status has
+// neither a Machine nor infrastructure.
 func statusHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	st := sm.Status
 	if st.MachineRef == nil && st.InfrastructureRef == nil {

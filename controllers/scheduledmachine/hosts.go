@@ -24,8 +24,8 @@ type host struct {
 	mine hosts.Claim
 	// others are the claims of the other ScheduledMachines.
 	others []hosts.Claim
-	// asked is a request of the host's owner that another ScheduledMachine received. told is a digest of all such
-	// requests, empty if there are none.
+	// asked is a request of the host's owner that another ScheduledMachine received. requestsDigest is a digest of all
+	// such requests, empty if there are none.
 	asked          v1alpha1.ReclaimRecord
 	requestsDigest string
 }
@@ -197,8 +197,8 @@ func (s *scope) reportHost(now time.Time) {
 	}
 }
 
-// rejectedHostNames returns the names that the Machine reports and ingest did not accept. Status stores them only here; other
-// ScheduledMachines of the host find this one by them.
+// rejectedHostNames returns the names that the Machine reports and ingest did not accept. Status stores them only here;
+// other ScheduledMachines of the host find this one by them.
 func (s *scope) rejectedHostNames() []string {
 	n, b := namer{sm: s.scheduled}, s.acceptedHost
 	var ids []hosts.ID
@@ -221,8 +221,8 @@ func (s *scope) mustPropagateReclaim() bool {
 	return s.host.requestsDigest != "" && !reclaimed && s.scheduled.Annotations[v1alpha1.HostReclaimedAnnotation] != s.host.requestsDigest
 }
 
-// propagateReclaim records the owner's request on this object, too, so that no other ScheduledMachine lends the host again. The
-// record remains when the other object is deleted. Package reclaim serves it. Each request is propagated once: a person
+// propagateReclaim records the owner's request on this object, too, so that this ScheduledMachine does not lend the
+// host again, also after the other one is deleted. Package reclaim serves it. Each request is propagated once: a person
 // may turn the schedule on again, and nothing is created while the owner has the host.
 func (r *Reconciler) propagateReclaim(ctx context.Context, s *scope) (bool, error) {
 	sm := s.scheduled

@@ -14,9 +14,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// progressInterval is the shortest interval between two reports of progress. A machine that joins or leaves passes a dozen
-// states, most within a second of each other. Writing each would be wasteful; 10 s are enough for a person who watches
-// a drain. See ADR 0031.
+// progressInterval is the shortest interval between two reports of progress. A machine that joins or leaves passes a
+// dozen states, most within a second of each other. Writing each would be wasteful; 10 s are enough for a person who
+// watches a drain. See ADR 0031.
 const progressInterval = 10 * time.Second
 
 // mayWait reports whether the status write may be deferred: it reports only progress, and the departure is within its
@@ -31,8 +31,8 @@ func (s *scope) mayWait(now time.Time) bool {
 	return !overdue && !s.firstStepReport() && onlyProgress(s.before, s.scheduled)
 }
 
-// firstStepReport reports whether a departure step states its cause for the first time, after a report that the Machine is
-// being deleted.
+// firstStepReport reports whether a departure step states its cause for the first time, after a report that the Machine
+// is being deleted.
 func (s *scope) firstStepReport() bool {
 	step := conditions.Get(s.children.Machine, v1alpha1.ReadyToLeaveCondition)
 	return step != nil && step.Reason != v1alpha1.AskingReason &&

@@ -111,8 +111,8 @@ func namesOf(left *v1alpha1.ReclaimedMachine) []hosts.ID {
 	return ids
 }
 
-// ofReclaimed maps a ReclaimedMachine to requests. It returns the ScheduledMachine of the same name, which adopts it and
-// may be older than it. It also returns other ScheduledMachines of the same host in its namespace: they may use the
+// ofReclaimed maps a ReclaimedMachine to requests. It returns the ScheduledMachine of the same name, which adopts it
+// and may be older than it. It also returns other ScheduledMachines of the same host in its namespace: they may use the
 // host after it is deleted.
 func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
 	left, ok := obj.(*v1alpha1.ReclaimedMachine)
@@ -136,9 +136,9 @@ func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.
 	return requests
 }
 
-// adoptReclaimRecord adopts the ReclaimedMachine of the same name: it copies the record to sm and disables the schedule. The
-// caller writes sm. For a new object it reads from the API server, because a stale cache would lend the machine. It
-// returns the ReclaimedMachine, nil if there is none.
+// adoptReclaimRecord adopts the ReclaimedMachine of the same name: it copies the record to sm and disables the
+// schedule. The caller writes sm. For a new object it reads from the API server, because a stale cache would lend the
+// machine. It returns the ReclaimedMachine, nil if there is none.
 func (r *Reconciler) adoptReclaimRecord(ctx context.Context, sm *v1alpha1.ScheduledMachine, isNew bool) (*v1alpha1.ReclaimedMachine, error) {
 	reader := r.Reader
 	if isNew {

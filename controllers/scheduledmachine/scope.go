@@ -129,8 +129,9 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	return s, r.watchChildren(s)
 }
 
-// needsLiveReads reports whether a child that is missing in the cache is read live. This prevents leftovers when the object
-// itself is deleted, and a duplicate because of a stale cache. Creation checks live by itself.
+// needsLiveReads reports whether a child that is missing in the cache is read live. This prevents leftovers when the
+// object itself is deleted, and the replacement of a running machine because of a stale cache. Creation checks live by
+// itself.
 func (s *scope) needsLiveReads() bool {
 	st := &s.scheduled.Status
 	return !s.scheduled.DeletionTimestamp.IsZero() || st.MachineRef != nil || st.InfrastructureRef != nil || st.BootstrapRef != nil
@@ -148,7 +149,8 @@ func (r *Reconciler) watchChildren(s *scope) error {
 	return errors.Join(errs...)
 }
 
-// scheduleAt returns the scheduleAt of the schedule. active is false while the schedule is disabled or unreadable.
+// scheduleAt returns whether the schedule is active, and when that changes. active is false while the schedule is
+// disabled or unreadable.
 func (s *scope) scheduleAt(now time.Time) (active bool, change time.Time) {
 	if !s.scheduled.ScheduleEnabled() || s.scheduleErr != nil {
 		return false, time.Time{}

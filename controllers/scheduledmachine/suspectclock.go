@@ -14,8 +14,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
-// sampleServerTime makes one live read, whose response carries the API server's time. It limits the rate for all objects
-// together. A manager without leader election may have no other request that samples the time.
+// sampleServerTime makes one live read, whose response carries the API server's time. It limits the rate for all
+// objects together. A manager without leader election may have no other request that samples the time.
 func (r *Reconciler) sampleServerTime(ctx context.Context, sm *v1alpha1.ScheduledMachine, now time.Time) {
 	if !r.listened.due(now) {
 		return

@@ -37,15 +37,16 @@ import (
 )
 
 const (
-	// maxWriteTime bounds how long one round writes records, and how long it writes reports. The remaining Nodes follow in the
-	// next round, so that an owner's machine does not wait for a thousand Nodes.
+	// maxWriteTime bounds how long one round writes records, and how long it writes reports. The remaining Nodes follow
+	// in the next round, so that an owner's machine does not wait for a thousand Nodes.
 	maxWriteTime = time.Second
 	// callTimeout is the timeout of all reads from a load balancer in one round, and of each call of Drain and Restore.
 	callTimeout = 10 * time.Second
 	// retry is the delay after a failed call. later is the delay if the load balancer limits the request rate.
 	retry, later = 5 * time.Second, 30 * time.Second
-	// volatile and recheckInterval are the intervals at which a detached Node is checked. volatile is for load balancers that
-	// lose drains at a restart. recheckInterval is for all others, where another party may restore the Node.
+	// volatile and recheckInterval are the intervals at which a detached Node is checked. volatile is for load
+	// balancers that lose drains at a restart. recheckInterval is for all others, where another party may restore the
+	// Node.
 	volatile, recheckInterval = 10 * time.Second, time.Minute
 )
 
@@ -63,7 +64,8 @@ type Drivers interface {
 type BalancerReconciler struct {
 	// Clock returns the current time.
 	Clock clock.PassiveClock
-	// Reader reads Clusters, LoadBalancers and NodeAttachments from the manager's cache. Live reads from the API server.
+	// Reader reads Clusters, LoadBalancers and NodeAttachments from the manager's cache. Live reads from the API
+	// server.
 	Reader, Live client.Reader
 	// Actuate writes LoadBalancers and NodeAttachments.
 	Actuate *actuate.Actuator
@@ -103,8 +105,8 @@ type nodeBalancer struct {
 	attachment *expv1.NodeAttachment
 	// out means that the Node must be detached. discovered means that its memberships have been discovered.
 	out, discovered bool
-	// closing means that the LoadBalancer is being deleted, or that the Node will not come back. All memberships are
-	// restored.
+	// closing means that the LoadBalancer is being deleted and the machine does not leave, or that the Node will not
+	// come back. All memberships are restored.
 	closing bool
 	// failed is why the state of this Node is unknown although the load balancer answers. unwritten is why its record
 	// could not be written; the round then neither drains nor restores its memberships.
@@ -247,7 +249,8 @@ func mustDetach(a *expv1.NodeAttachment, lb string) bool {
 	return a.Spec.Trigger != "" && (len(a.Spec.LoadBalancers) == 0 || slices.Contains(a.Spec.LoadBalancers, lb))
 }
 
-// nodeAbandoned reports whether the NodeAttachment of a missing Node is being deleted. The Node is not expected to come back.
+// nodeAbandoned reports whether the NodeAttachment of a missing Node is being deleted. The Node is not expected to come
+// back.
 func nodeAbandoned(a *expv1.NodeAttachment) bool {
 	return !a.DeletionTimestamp.IsZero() && a.Spec.Trigger == string(plan.Gone)
 }
@@ -504,8 +507,8 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 	return errors.Join(errs...)
 }
 
-// callDriver calls Drain or Restore for all memberships with that step. After an error the state of these memberships is
-// unknown.
+// callDriver calls Drain or Restore for all memberships with that step. After an error the state of these memberships
+// is unknown.
 func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, what plan.Act, do func(context.Context, []balancer.Membership) error) error {
 	places := o.places(what)
 	if len(places) == 0 {
@@ -627,7 +630,8 @@ func (r *BalancerReconciler) intent(o *round, why string) actuate.Intent {
 	return actuate.Intent{Kind: audit.NodePatch, Why: why, At: r.Clock.Now(), Cluster: client.ObjectKeyFromObject(o.cluster)}
 }
 
-// addFinalizer adds the finalizer, so that the LoadBalancer exists until all its memberships are restored.
+// addFinalizer adds the finalizer, so that the LoadBalancer exists until all its memberships are restored, or until the
+// Cluster is gone or being deleted: then nothing is restored.
 func (r *BalancerReconciler) addFinalizer(ctx context.Context, lb *expv1.LoadBalancer) error {
 	if !lb.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(lb, expv1.Finalizer) {
 		return nil
@@ -637,7 +641,8 @@ func (r *BalancerReconciler) addFinalizer(ctx context.Context, lb *expv1.LoadBal
 	return r.Actuate.PatchLocked(ctx, lb, before)
 }
 
-// finalize removes the finalizer of a deleted LoadBalancer. It is called when no membership is drained or waits to be.
+// finalize removes the finalizer of a deleted LoadBalancer. It is called when no membership is drained or waits to be,
+// or when the Cluster is gone or being deleted: then nothing is restored.
 func (r *BalancerReconciler) finalize(ctx context.Context, o *round) error {
 	if o.lb.DeletionTimestamp.IsZero() {
 		return nil

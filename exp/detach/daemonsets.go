@@ -63,7 +63,8 @@ func namespacesOf(sets []daemonSet) (all []string) {
 	return slices.Compact(all)
 }
 
-// remoteCache reads pods and DaemonSets of workload clusters from a separate cache. workload.NamespaceCache implements it.
+// remoteCache reads pods and DaemonSets of workload clusters from a separate cache. workload.NamespaceCache implements
+// it.
 type remoteCache interface {
 	Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error)
 	Stop(cluster client.ObjectKey)

@@ -79,8 +79,9 @@ type other struct {
 }
 
 // identity returns the provider ID and addresses by which load balancers identify the Node. The Machine's values take
-// precedence: the owner of a machine controls its Node's status, and could claim the membership of another machine. If
-// the Machine lacks values, the Node's values count, except values of another machine. node and m may be nil.
+// precedence: the owner of a machine controls its Node's status, and could claim the membership of another machine. The
+// Node's addresses count if the Machine has none. The Node's provider ID counts only if there is no Machine. Values of
+// other machines never count. node and m may be nil.
 func identity(node *corev1.Node, m *clusterv1.Machine, others []other) (providerID string, addresses []string) {
 	if m != nil {
 		providerID, addresses = m.Spec.ProviderID, machineAddresses(m)
@@ -130,7 +131,8 @@ func nodeAddresses(node *corev1.Node) (addresses []string) {
 	return normalizeAddresses(addresses)
 }
 
-// normalizeAddresses sorts the addresses and removes duplicates, addresses with a zone, and strings that are not IP addresses.
+// normalizeAddresses sorts the addresses and removes duplicates, addresses with a zone, and strings that are not IP
+// addresses.
 func normalizeAddresses(addresses []string) []string {
 	addresses = slices.DeleteFunc(addresses, func(a string) bool {
 		address, err := netip.ParseAddr(a)

@@ -87,7 +87,8 @@ var _ PodStopper = &podorder.Step{}
 type scope struct {
 	cluster *clusterv1.Cluster
 	name    string
-	// known means that the Node could be read. node is nil if it does not exist.
+	// known means that the Node could be read. It is false if several Machines claim the Node. node is nil if the Node
+	// does not exist.
 	known bool
 	node  *corev1.Node
 	// machine is nil if the Node has none.
@@ -100,8 +101,8 @@ type scope struct {
 	// balancers are the LoadBalancers of the Cluster. sets are the DaemonSets that these name.
 	balancers []expv1.LoadBalancer
 	sets      []daemonSet
-	// aside reads the DaemonSets and their pods. It is nil while the workload cluster is not connected, and unread is the
-	// error, if any. daemonSets is their state on the Node.
+	// aside reads the DaemonSets and their pods. It is nil while the workload cluster is not connected, and unread is
+	// the error, if any. daemonSets is their state on the Node.
 	aside      client.Reader
 	unread     error
 	daemonSets []plan.DaemonSet
@@ -142,8 +143,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	return result, err
 }
 
-// reconcile runs the rolls of the Cluster, or acts on one Node. again is when the next deadline passes, zero if none is
-// pending.
+// reconcile runs the rolls of the Cluster, or acts on one Node. again is the delay until the next deadline, zero if
+// none is pending.
 func (r *NodeReconciler) reconcile(ctx context.Context, s *scope) (again time.Duration, err error) {
 	if s.name == "" {
 		return r.roll(ctx, s)
@@ -206,7 +207,7 @@ func versionOf(a *expv1.NodeAttachment) string {
 }
 
 // observe reads all objects for one reconcile. It returns nil if the Cluster is paused, deleted, or belongs to another
-// manager.
+// manager. For a Cluster that is gone or being deleted, it removes the finalizer of the NodeAttachment.
 func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node string) (*scope, error) {
 	s := &scope{name: node}
 	var paused bool
@@ -236,7 +237,8 @@ func clusterGone(cluster *clusterv1.Cluster) bool {
 	return cluster == nil || !cluster.DeletionTimestamp.IsZero()
 }
 
-// releaseAttachment removes the finalizer of a NodeAttachment whose Cluster is gone or whose deletion follows. It accepts nil.
+// releaseAttachment removes the finalizer of a NodeAttachment whose Cluster is gone or whose deletion follows. It
+// accepts nil.
 func releaseAttachment(ctx context.Context, write *actuate.Actuator, a *expv1.NodeAttachment) error {
 	if a == nil {
 		return nil
@@ -427,7 +429,8 @@ func nameless(lb *expv1.LoadBalancer, a *expv1.NodeAttachmentSpec) bool {
 }
 
 // act changes the Node first, and then writes or deletes its NodeAttachment. A failed change of the Node prevents the
-// write if the Node returns, or if the error is a conflict. The next reconcile decides again.
+// write if the Node returns, or if the error is a conflict. The next reconcile decides again. The record changes last:
+// after a crash the next reconcile finds the old record and completes the change.
 func (r *NodeReconciler) act(ctx context.Context, s *scope, d plan.Decision) error {
 	changed := r.change(ctx, s, d)
 	if changed != nil && (d.Trigger == "" || apierrors.IsConflict(changed)) {

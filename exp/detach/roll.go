@@ -30,7 +30,7 @@ import (
 
 // roll advances the rolls of a Cluster's DaemonSets. For each DaemonSet it selects the next pod and records the
 // replacement on the NodeAttachment of its Node. The reconcile of that Node detaches it and deletes the pod. Only one
-// worker reconciles a Cluster at a time, so two Nodes never start together.
+// worker reconciles a Cluster at a time, so two Nodes never start together for one DaemonSet.
 func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duration, err error) {
 	now, turns := r.Clock.Now(), map[client.ObjectKey]plan.RollStep{}
 	if s.aside == nil && slices.ContainsFunc(s.sets, func(set daemonSet) bool { return set.rolled }) {
@@ -86,7 +86,7 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 	return roll.Next(), nil
 }
 
-// unreadable returns the Turn for a DaemonSet that could not be read.
+// unreadable returns the RollStep for a DaemonSet that could not be read.
 func unreadable(err error) (plan.RollStep, error) {
 	return plan.RollStep{Waits: err.Error(), Late: true}, err
 }
@@ -196,7 +196,7 @@ func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t p
 }
 
 // deletePods deletes each recorded outdated pod once its load balancers have drained the Node, or their deadlines have
-// passed. again is when the next deadline passes, zero if none is pending.
+// passed. again is the delay until the next deadline, zero if none is pending.
 func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.Duration, err error) {
 	if s.attachment == nil || s.node == nil {
 		return 0, nil

@@ -164,8 +164,8 @@ func (r *NodeReconciler) ofNode(ctx context.Context, cluster client.ObjectKey, o
 	return r.requestsForAddresses(ctx, cluster, node.Name, nodeAddresses(node))
 }
 
-// requestsForAddresses returns the Node, and all other Nodes whose NodeAttachment records one of the addresses. The Node may be the
-// same machine under a new name.
+// requestsForAddresses returns the Node, and all other Nodes whose NodeAttachment records one of the addresses. The
+// Node may be the same machine under a new name.
 func (r *NodeReconciler) requestsForAddresses(ctx context.Context, cluster client.ObjectKey, node string, addresses []string) []ctrl.Request {
 	had := func(a *expv1.NodeAttachment) bool {
 		return a.Spec.NodeName != node && shares(addresses, a.Spec.Addresses)

@@ -17,8 +17,8 @@ import (
 // every second.
 const countsEvery = 10 * time.Second
 
-// statusThrottle limits how often progress is written. It is safe for concurrent use. The zero value is ready to use. A lost
-// entry causes one additional write.
+// statusThrottle limits how often progress is written. It is safe for concurrent use. The zero value is ready to use. A
+// lost entry causes one additional write.
 type statusThrottle struct {
 	mu       sync.Mutex
 	reported map[pair]time.Time

@@ -113,8 +113,8 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d
 	return fmt.Sprintf("%s: %s (until %s at the latest)", name, says, until.UTC().Format(time.RFC3339))
 }
 
-// progressIfDetaching returns the progress of the Node at a LoadBalancer. It returns nil if no detach was requested, or if the
-// progress is outdated.
+// progressIfDetaching returns the progress of the Node at a LoadBalancer. It returns nil if no detach was requested, or
+// if the progress is outdated.
 func progressIfDetaching(a *expv1.NodeAttachment, lb *expv1.LoadBalancer) *expv1.BalancerProgress {
 	if a == nil || !mustDetach(a, lb.Name) {
 		return nil

@@ -48,7 +48,8 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 	return false, warnings, nil
 }
 
-// markPod marks the pod for its operator, and records the time in the request, because another client may remove the mark.
+// markPod marks the pod for its operator, and records the time in the request, because another client may remove the
+// mark.
 func (e *Evictor) markPod(ctx context.Context, s *scope) (again bool, err error) {
 	pod := s.pod.DeepCopy()
 	pod.ResourceVersion = "" // The patch then carries resourceVersion: of two guards that mark the pod, one gets a conflict.

@@ -56,11 +56,12 @@ type Evictor struct {
 	Clock clock.PassiveClock
 	// Taints are the keys of taints that mark a Node as draining, besides a cordon.
 	Taints []string
-	// Keep is for how long a new pod with the name of a moved pod is protected from an eviction without a UID.
+	// Keep protects new pods: for this long after its creation, a pod with the name of a moved pod is not evicted by
+	// name alone.
 	Keep time.Duration
 }
 
-// A Attempt is a client's request to evict a pod.
+// An Attempt is a client's request to evict a pod.
 type Attempt struct {
 	Pod client.ObjectKey
 	// UID is the UID precondition, empty without one.

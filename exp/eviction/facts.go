@@ -15,8 +15,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// inProgressAnnotation is on a pod that another client moves after an eviction. The descheduler reads it, KubeVirt writes it.
-// https://github.com/kubernetes-sigs/descheduler/tree/master/keps/1397-evictions-in-background
+// inProgressAnnotation is on a pod that another client moves after an eviction. The descheduler reads it, KubeVirt
+// writes it. https://github.com/kubernetes-sigs/descheduler/tree/master/keps/1397-evictions-in-background
 const inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progress"
 
 // DrainTaints are the keys of taints that drainers set on a Node instead of a cordon.
@@ -29,7 +29,8 @@ func Draining(node *corev1.Node, taints []string) bool {
 	})
 }
 
-// movable reports whether an operator can start the pod on another Node. Pods of DaemonSets and static pods cannot move.
+// movable reports whether an operator can start the pod on another Node. Pods of DaemonSets and static pods cannot
+// move.
 func movable(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirror && workload.DaemonSetOf(pod) == nil
@@ -55,8 +56,7 @@ func TrimPod(pod *corev1.Pod) *corev1.Pod {
 	return trimmed
 }
 
-// podFacts converts a pod to input of package verdict. r is the mark for its operator, nil if no policy selects the
-// pod.
+// podFacts converts a pod to input of package verdict. r is the mark to look for; with nil, Marked is false.
 func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
 	p := &verdict.Pod{
 		UID: string(pod.UID), Created: pod.CreationTimestamp.Time, Bound: pod.Spec.NodeName != "",

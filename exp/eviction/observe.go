@@ -65,8 +65,8 @@ func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
 	return f
 }
 
-// operatorMark returns the mark for the operator: the one in the request if there is a request, because the policy may have
-// changed since.
+// operatorMark returns the mark for the operator: the one in the request if there is a request, because the policy may
+// have changed since.
 func (s *scope) operatorMark() *evictionv1.Request {
 	switch {
 	case s.request != nil:

@@ -49,8 +49,8 @@ func (p *Policy) deadline() time.Duration { return time.Duration(p.DeadlineSecon
 // applies.
 type Policies []*Policy
 
-// PoliciesFor reads the policies of a namespace and the cluster-wide policies. It leaves out a policy with an invalid selector,
-// and returns an error for it in invalid.
+// PoliciesFor reads the policies of a namespace and the cluster-wide policies. It leaves out a policy with an invalid
+// selector, and returns an error for it in invalid.
 func PoliciesFor(ctx context.Context, reader client.Reader, namespace string) (found Policies, invalid []error, err error) {
 	own, all := &evictionv1.ReschedulePolicyList{}, &evictionv1.ClusterReschedulePolicyList{}
 	if err := reader.List(ctx, own, client.InNamespace(namespace)); err != nil {

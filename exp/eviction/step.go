@@ -37,11 +37,11 @@ const (
 	callTimeout = 10 * time.Second
 	// maxParallelMoves bounds the pods that are processed in parallel. Each takes a few short calls.
 	maxParallelMoves = 16
-	// recheckWhileBlocked is the interval between checks while pods block the Machine. The manager does not watch the pods of
-	// workload clusters.
+	// recheckWhileBlocked is the interval between checks while pods block the Machine. The manager does not watch the
+	// pods of workload clusters.
 	recheckWhileBlocked = 5 * time.Second
-	// recheckWhileHeld is the interval between checks while only other steps hold the Machine. On a cordoned Node the only new
-	// pods are the ones that were already starting.
+	// recheckWhileHeld is the interval between checks while only other steps hold the Machine. On a cordoned Node the
+	// only new pods are the ones that were already starting.
 	recheckWhileHeld = 15 * time.Second
 )
 
@@ -259,8 +259,8 @@ type policySnapshot struct {
 	all []evictionv1.ClusterReschedulePolicy
 }
 
-// readPolicies returns nil if the cluster has no policy, or does not serve the kinds. One call detects both.
-// ClusterReschedulePolicy alone may be missing.
+// readPolicies returns nil if the cluster has no policy, or does not serve the kinds. If the kinds are not served, one
+// call shows that. ClusterReschedulePolicy alone may be missing.
 func readPolicies(ctx context.Context, reader client.Reader) (*policySnapshot, error) {
 	own, all := &evictionv1.ReschedulePolicyList{}, &evictionv1.ClusterReschedulePolicyList{}
 	err := reader.List(ctx, own)

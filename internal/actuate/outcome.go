@@ -42,7 +42,7 @@ func acknowledged(answer client.Object, sent map[string]string) error {
 	return fmt.Errorf("%w: %s %s: %s", errAck, kind(answer), answer.GetName(), why)
 }
 
-// outcomeOf maps an error to the outcome of a try.
+// outcomeOf maps an error to the outcome of a try. A remote error without an API status means that nothing answered.
 func (a *Actuator) outcomeOf(err error) audit.Outcome {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
 	switch {

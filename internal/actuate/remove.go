@@ -150,7 +150,7 @@ func (a Action) expedite(ctx context.Context, m *clusterv1.Machine, id string) (
 	return a.change(ctx, m, func() { a.record(m, id, children.Expedite(m)...) })
 }
 
-// DeleteLast deletes the object that a removal deletes after the Machine, see children.Set.Last. It does
+// DeleteLast deletes the object that a removal deletes after the Machine, see children.Set.NextToDelete. It does
 // nothing if that object has to wait.
 func (a Action) DeleteLast(ctx context.Context, c *children.Set, hooks children.ForeignHookPolicy) error {
 	last := c.NextToDelete(hooks)

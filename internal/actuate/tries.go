@@ -28,7 +28,8 @@ type target struct {
 // String returns the verb, kind and name.
 func (t target) String() string { return t.verb + " " + t.kind + " " + t.name }
 
-// The verbs for which the absence of the object shows how the action ended.
+// Verbs that RecordObserved treats specially: an absent object completes a deletion, leaves a creation open, and
+// cancels any other write.
 const (
 	create = "create"
 	remove = "delete"
@@ -186,8 +187,8 @@ func (t *tries) take(machine client.ObjectKey, end func(target, *openAction) aud
 	return lines
 }
 
-// RecordObserved ends open actions by the observed objects of a machine, because the response to a request may have been
-// lost. known reports that exists is complete.
+// RecordObserved ends open actions by the observed objects of a machine, because the response to a request may have
+// been lost. known reports that exists is complete.
 func (a *Actuator) RecordObserved(machine client.ObjectKey, exists []client.Object, known bool, now time.Time) {
 	a.closed(a.gate.tries.take(machine, func(t target, of *openAction) audit.Outcome {
 		if t.remote {

@@ -38,7 +38,7 @@ func childName(name, suffix string) string {
 	return name[:maxNameLength-len(suffix)-len(hash)] + hash + suffix
 }
 
-// digest returns a short hash for a name. It is long enough to make accidental collisions unlikely.
+// digest returns a short hash, which fits into a name. It is long enough to make accidental collisions unlikely.
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:4])

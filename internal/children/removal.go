@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// skipWaits are the annotations with which Cluster API's machine controller skips its waits, and with which no
-// MachineHealthCheck remediates the Machine.
+// skipWaits are the annotations that make Cluster API skip its waits and keep a MachineHealthCheck from remediating the
+// Machine.
 var skipWaits = []string{
 	clusterv1.ExcludeNodeDrainingAnnotation,
 	clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation,
@@ -24,8 +24,8 @@ var skipWaits = []string{
 // ourHooks are the deletion hooks of 5-Spot.
 var ourHooks = []string{v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation}
 
-// ForeignHookPolicy determines how a removal treats deletion hooks of other owners on the Machine. The zero value honours
-// them.
+// ForeignHookPolicy determines how a removal treats deletion hooks of other owners on the Machine. The zero value
+// honours them.
 type ForeignHookPolicy string
 
 const (

@@ -13,12 +13,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// slack is the maximum difference between two records of the same instant, by the duration of a write and
-// different clocks.
+// slack is the maximum difference between two records of one instant. Writes take time, and clocks differ.
 const slack = 5 * time.Second
 
 // CreatedAt returns when a Machine was created, also after clusterctl move, which creates the object anew. An owner's
-// request that is older than the Machine counts as served, so the time of the new object would hide it.
+// request that is older than the Machine is stale and removed. With the time of the moved object, a valid request would
+// look stale. Differences up to slack are ignored.
 func CreatedAt(m *clusterv1.Machine) time.Time {
 	at := earlier(m.CreationTimestamp.Time, m.Annotations[v1alpha1.CreatedAnnotation])
 	if m.CreationTimestamp.Sub(at) <= slack {
@@ -27,9 +27,9 @@ func CreatedAt(m *clusterv1.Machine) time.Time {
 	return at
 }
 
-// DepartureOf returns the departure record of this Machine. ok is false without a record and for a record in
-// the future. A record of another Machine does not count, such as clusterctl move, a restore and people leave:
-// see Interrupted.
+// DepartureOf returns the departure record of this Machine. ok is false without a record and for a record in the
+// future. The record of another Machine does not count. clusterctl move, a restore or a person can leave one: see
+// Interrupted.
 func DepartureOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bool) {
 	d, ok = v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	if !ok || d.MachineUID != m.UID || d.Since.After(now.Add(slack)) {

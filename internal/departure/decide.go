@@ -32,10 +32,10 @@ func Decide(f Fleet, l Limits) Plan {
 	return p
 }
 
-// members returns the number of machines that the limit of a lane is a part of: active machines and recent
-// starts. Scheduled counts starts within MaxWait, so that its limit does not shrink while many machines leave
-// at the end of a shared window. Unscheduled does not count machines that never ran: many of them would allow
-// most of the others to leave at once.
+// members returns the number of machines from which the limit of a lane is computed: active machines and recent starts.
+// Scheduled counts starts within MaxWait, so that its limit does not shrink while many machines leave at the end of a
+// shared window. Unscheduled does not count machines that never ran: many of them would allow most of the others to
+// leave at once.
 func (f Fleet) members(lane Lane, started int) int {
 	if lane == Scheduled {
 		return f.Active + max(started, f.Departed)

@@ -125,8 +125,8 @@ type Plan struct {
 	Admitted []Candidate
 	// Deferred wait for the limit, Held for a gate.
 	Deferred, Held []Waiting
-	// Members is the number of machines that the limit of Unscheduled is a part of. It includes the machines
-	// that started to leave within Window. ScheduledMembers is the same for Scheduled.
+	// Members is the number of machines from which the limit of Unscheduled is computed. It includes the machines that
+	// started to leave within Window. ScheduledMembers is the same for Scheduled.
 	Members, ScheduledMembers int
 	// Cap is how many machines in the lane Unscheduled may start within Window. Left is how many of these may
 	// still start after this plan. Both are zero without a limit.

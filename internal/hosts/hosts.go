@@ -121,8 +121,8 @@ func standing(mine, o Claim, id ID) Standing {
 	}
 }
 
-// ReclaimedByOwner returns the claims among others whose owner has taken back the host that mine names. Mine must not lend
-// it either. Claims of another namespace do not count: a user with write access there could otherwise remove a
+// ReclaimedByOwner returns the claims among others whose owner has taken back the host that mine names. Mine must not
+// lend it either. Claims of another namespace do not count: a user with write access there could otherwise remove a
 // machine here.
 func ReclaimedByOwner(mine Claim, others []Claim) []Claim {
 	var asked []Claim

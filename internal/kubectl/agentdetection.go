@@ -11,8 +11,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// agentDetectionNotes returns notes on whether the agent detects the owner's programs. It returns none if no controller has reported
-// that for the machine, for example because its spec lists no programs.
+// agentDetectionNotes returns notes on whether the agent detects the owner's programs. It returns none if no controller
+// has reported that for the machine, for example because its spec lists no programs.
 func agentDetectionNotes(m *v1alpha1.ScheduledMachine, giveBack string) []string {
 	if c := conditions.Get(m, v1alpha1.WorkloadClusterReachableCondition); !reachable(m) && m.Status.MachineRef != nil {
 		return []string{unnoticed + giveBack, c.Message}

@@ -76,8 +76,8 @@ func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.Scheduled
 	return objects, errors.Join(errs...)
 }
 
-// findInOtherNamespaces searches all namespaces for the object. get calls it only if the command line names no namespace. It
-// succeeds if the person may list all namespaces and exactly one object has the name.
+// findInOtherNamespaces searches all namespaces for the object. get calls it only if the command line names no
+// namespace. It succeeds if the person may list all namespaces and exactly one object has the name.
 func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, absent error) error {
 	var all v1alpha1.ScheduledMachineList
 	if err := c.rest.Get().Resource(resource).Param("fieldSelector", "metadata.name="+name).Do(ctx).Into(&all); err == nil && len(all.Items) == 1 && all.Items[0].Name == name {
@@ -147,8 +147,8 @@ func (c *cluster) patch(ctx context.Context, m *v1alpha1.ScheduledMachine, patch
 	return changed, err
 }
 
-// reclaimedMachine returns the ReclaimedMachine with that name. It returns nil if there is none, or if the person may not
-// read it.
+// reclaimedMachine returns the ReclaimedMachine with that name. It returns nil if there is none, or if the person may
+// not read it.
 func (c *cluster) reclaimedMachine(ctx context.Context, name string) (*v1alpha1.ReclaimedMachine, error) {
 	left := &v1alpha1.ReclaimedMachine{}
 	err := c.rest.Get().Namespace(c.namespace).Resource(reclaimedResource).Name(name).Do(ctx).Into(left)

@@ -163,8 +163,8 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 	return err
 }
 
-// sharedHostNotes returns a note if another ScheduledMachine claims the same host, which may then still be in the cluster. m may
-// be nil.
+// sharedHostNotes returns a note if another ScheduledMachine claims the same host, which may then still be in the
+// cluster. m may be nil.
 func sharedHostNotes(m *v1alpha1.ScheduledMachine) []string {
 	if m == nil || hostClaimed(m) == nil {
 		return nil

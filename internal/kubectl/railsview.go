@@ -205,8 +205,8 @@ func (m *ourMachine) orphanRow(d railsRow) railsRow {
 	return d
 }
 
-// setGraceEnded sets GraceEnded if a departure of m has exceeded its budget by unservedAfter. A departure without drain has no
-// budget.
+// setGraceEnded sets GraceEnded if a departure of m has exceeded its budget by unservedAfter. A departure without drain
+// has no budget.
 func (r *railsRow) setGraceEnded(m *v1alpha1.ScheduledMachine, now time.Time) {
 	grace, err := schedule.ParseDuration(cmp.Or(m.Spec.GracefulShutdownTimeout, v1alpha1.DefaultTimeout))
 	if err != nil || r.Lane == "" || r.Lane == v1alpha1.ExemptLane {

@@ -115,8 +115,8 @@ func offNow(m *v1alpha1.ScheduledMachine) string {
 	return "its schedule is off"
 }
 
-// removalDelayNotes returns the controllers' messages about what delays the removal of a machine. It omits messages that told
-// contains.
+// removalDelayNotes returns the controllers' messages about what delays the removal of a machine. It omits messages
+// that told contains.
 func removalDelayNotes(m *v1alpha1.ScheduledMachine, told string) []string {
 	r, asked := requestOf(m)
 	removed := asked && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown

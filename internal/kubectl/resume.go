@@ -105,8 +105,8 @@ func forget(ctx context.Context, o Options, c *cluster, name string, absent erro
 		"the ReclaimedMachine is deleted now, and a new ScheduledMachine follows its schedule.\n", name, why))
 }
 
-// resumePatch returns the patch for resume: it turns the schedule on. With resumeAfterReclaim: OnResume the same write removes
-// the record of the reclaim, because the schedule may already be on.
+// resumePatch returns the patch for resume: it turns the schedule on. With resumeAfterReclaim: OnResume the same write
+// removes the record of the reclaim, because the schedule may already be on.
 func resumePatch(m *v1alpha1.ScheduledMachine) map[string]any {
 	patch := map[string]any{"spec": map[string]any{"schedule": map[string]any{"enabled": true}}}
 	if m.AwaitsResume() { // Otherwise the controller removes the record.

@@ -124,8 +124,8 @@ func write(w io.Writer, text string) error {
 	return failed("writing", err)
 }
 
-// escapeControls replaces characters that control the terminal, or that it does not show. The text may come from a file or a
-// cluster that an untrusted person writes to.
+// escapeControls replaces characters that control the terminal, or that it does not show. The text may come from a file
+// or a cluster that an untrusted person writes to.
 func escapeControls(text string) string {
 	return strings.Map(func(r rune) rune {
 		if clip.Hidden(r) && r != '\n' {

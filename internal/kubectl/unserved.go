@@ -23,8 +23,8 @@ const (
 	notObserved = "the controller has not seen the latest change yet"
 )
 
-// unservedAfter is the time after which an unserved machine is reported. Another replica takes over within a lease of 15 s,
-// and the report of an emergency may take as long again.
+// unservedAfter is the time after which an unserved machine is reported. Another replica takes over within a lease of
+// 15 s, and the report of an emergency may take as long again.
 const unservedAfter = 30 * time.Second
 
 // waitingSince returns since when a manager should have acted on m, zero if m does not wait for one. Managers report no

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A callQueue is the queue of one step: at most MaxConcurrentCalls calls run, the others wait in order of arrival. A slow step
-// cannot take the places of another. The lock of the HookCaller guards it.
+// A callQueue is the queue of one step: at most MaxConcurrentCalls calls run, the others wait in order of arrival. A
+// slow step cannot take the places of another. The lock of the HookCaller guards it.
 type callQueue struct {
 	running map[*call]bool
 	line    []*call

@@ -4,8 +4,8 @@
 // runs them in the background and in parallel, so a slow one blocks neither another nor a worker of a
 // controller.
 //
-// A controller starts a call with HookCaller.StartCall, and reads the latest response with HookCaller.Look. The package does not
-// interpret responses. All state is in memory: after a restart the calls are made again.
+// A controller starts a call with HookCaller.StartCall, and reads the latest response with HookCaller.Look. The package
+// does not interpret responses. All state is in memory: after a restart the calls are made again.
 package leaving
 
 import (
@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// MaxConcurrentCalls is the maximum number of concurrent calls to one step. Further calls are queued. HTTP/2 servers allow
-// 100 or 250 concurrent streams per connection, and other clients may share it.
+// MaxConcurrentCalls is the maximum number of concurrent calls to one step. Further calls are queued. HTTP/2 servers
+// allow 100 or 250 concurrent streams per connection, and other clients may share it.
 const MaxConcurrentCalls = 50
 
 // A CallKey identifies a call: the machine, the step (an extension or a built-in step), and the phase of the
@@ -29,7 +29,7 @@ type CallKey struct {
 	Phase         string
 }
 
-// An Response is the response to a call. The zero value means that the step is done.
+// A Response is the response to a call. The zero value means that the step is done.
 type Response struct {
 	// Wait is the delay until the next call, zero if the step is done.
 	Wait time.Duration
@@ -114,8 +114,9 @@ func (d *HookCaller) Look(q CallKey, version int64) Progress {
 	return e.Progress
 }
 
-// StartCall queues a call and returns at once. It does nothing while a call for the same CallKey is open. The
-// context of ask ends when the CallKey is dropped.
+// StartCall queues a call and returns at once. It does nothing while a call for the same CallKey is open. The context
+// of ask ends when the CallKey is dropped, when Look requests a new version of the step, and at the end of the
+// HookCaller.
 func (d *HookCaller) StartCall(ctx context.Context, machine types.NamespacedName, q CallKey, version int64, ask func(context.Context) Response) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,7 +161,8 @@ func (d *HookCaller) answered(machine types.NamespacedName, e *entry, c *call, a
 	}
 }
 
-// RetainSteps drops all Questions of a machine except the ones of these steps in this phase, and cancels their calls.
+// RetainSteps drops the state of all calls of a machine except the ones of these steps in this phase, and cancels the
+// dropped calls.
 func (d *HookCaller) RetainSteps(machine types.UID, phase string, steps ...types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +173,7 @@ func (d *HookCaller) RetainSteps(machine types.UID, phase string, steps ...types
 	}
 }
 
-// ForgetMachine drops all Questions of a machine, and cancels their calls.
+// ForgetMachine drops the state of all calls of a machine, and cancels them.
 func (d *HookCaller) ForgetMachine(machine types.UID) { d.RetainSteps(machine, "") }
 
 // ForgetStep drops a deleted step, and cancels its calls.

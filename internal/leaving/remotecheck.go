@@ -19,8 +19,8 @@ import (
 // nextTry is the delay after a failed check.
 const nextTry = 5 * time.Second
 
-// A RemoteCheck describes the check that a Step makes in the workload cluster for one Machine. The Step has a HookCaller of
-// its own, which runs the check in the background.
+// A RemoteCheck describes the check that a Step makes in the workload cluster for one Machine. The Step has a
+// HookCaller of its own, which runs the check in the background.
 type RemoteCheck struct {
 	// Look makes one check and starts the next action.
 	Look func(context.Context) Response
@@ -62,7 +62,8 @@ func (d *HookCaller) Woken() source.Source {
 	})
 }
 
-// laneOf returns a lane per Cluster. A workload cluster that does not respond then blocks only its own calls.
+// laneOf returns the key of a call queue per Cluster. A workload cluster that does not respond then blocks only its own
+// calls.
 func laneOf(cluster client.ObjectKey) types.UID { return types.UID(cluster.String()) }
 
 // judge returns the verdict for a Machine, and whether a check is due. The note is empty before the first

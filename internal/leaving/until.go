@@ -4,10 +4,10 @@ package leaving
 
 import "time"
 
-// Until returns when the Machine stops waiting for a step that may take the time has, counted from the
-// start of the phase, which is recorded on the Machine. The result is limited to between min(has, call) and has
-// after the first call. A manager that starts late then still makes one call, and a clock that differs from the
-// API server's adds no time. If no call was made, the first call counts as made now.
+// Until returns when the Machine stops waiting for a step. has is the time that the step may take. It counts from the
+// start of the phase, which is recorded on the Machine. The result is at least min(has, call) and at most has after the
+// first call. A manager that starts late then still makes one call, and a clock that differs from the API server's adds
+// no time. If no call was made, the first call counts as made now.
 func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time {
 	asked := p.Asked
 	if asked.IsZero() {

@@ -166,8 +166,8 @@ func blocked(f Facts) (Decision, bool) {
 	return Decision{Phase: phase, Action: Hold, Reason: NoCluster}, true
 }
 
-// claimed creates nothing while another object has precedence on the host. A running machine stays: naming its
-// host must not remove it.
+// claimed creates nothing while another object has precedence on the host. A running machine stays: another object must
+// not remove it by naming its host.
 func claimed(f Facts) (Decision, bool) {
 	switch {
 	case !f.Claimed:

@@ -59,7 +59,7 @@ type ReclaimFacts struct {
 	Request Request
 	// Machine is the state of the Machine.
 	Machine Presence
-	// ForOwner reports that the departure record of the Machine names its owner's request.
+	// ForOwner reports that the Machine is being deleted, and that its departure record names its owner's request.
 	ForOwner bool
 	// ControlPlane reports that the Machine is part of a control plane.
 	ControlPlane bool
@@ -70,7 +70,7 @@ type ReclaimFacts struct {
 	// machine. Another Node of the same name does not count. A Node that cannot be read is absent, so that
 	// nothing waits for it.
 	Node Presence
-	// NodeAsked reports that the UID of the Node matches.
+	// NodeAsked reports that the request names the UID of this Node. It is false for a request of a person.
 	NodeAsked bool
 	// Evicting reports that the Node has the eviction taint.
 	Evicting bool
@@ -80,9 +80,8 @@ type ReclaimFacts struct {
 	Ejected bool
 }
 
-// Urgent returns the next step if it removes the machine for its owner and needs no read from a provider or a
-// workload cluster. The caller makes such reads only if there is none. An outage of them must not delay the
-// removal.
+// Urgent returns the next step if an owner waits for it and it needs no read from a provider or a workload cluster. The
+// caller makes such reads only if there is none. An outage of them must not delay the removal.
 func Urgent(f ReclaimFacts) (Step, bool) {
 	switch {
 	case !f.Remembered:

@@ -11,8 +11,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// nodeOutlivedMachine is a departure whose budget is over and whose infrastructure is gone. Only the Machine and the Node are
-// left.
+// nodeOutlivedMachine is a departure whose budget is over and whose infrastructure is gone. Only the Machine and the
+// Node are left.
 func nodeOutlivedMachine(f *lifecycle.Facts) {
 	leaving(f)
 	f.Wanted, f.Deadline, f.Expedited = false, noon, true

@@ -140,8 +140,8 @@ type Facts struct {
 	// MachineFailed reports that the Machine can never become ready, or that a health check requests its
 	// replacement.
 	MachineFailed bool
-	// Interrupted reports that the Machine has a departure record but is not being deleted: it was moved from
-	// another management cluster.
+	// Interrupted reports that the Machine has the departure record of another Machine and is not being deleted:
+	// clusterctl move or a restore brought it.
 	Interrupted bool
 	// Settling reports that a Machine was moved here and that Cluster API has not found its Node yet. A
 	// deletion now would leave the Node behind. SettledBy is when that wait ends. With zero, only an event of
@@ -195,8 +195,8 @@ func (f Facts) leaving() bool {
 	return f.Machine == Leaving || f.Bootstrap == Leaving || f.Infrastructure == Leaving
 }
 
-// nodeOutlivedMachine reports whether the Node belongs to a machine that is gone. Cluster API deletes this Node too, but
-// possibly 20 s later.
+// nodeOutlivedMachine reports whether the Node belongs to a machine that is gone. Cluster API deletes this Node too,
+// but possibly 20 s later.
 func (f Facts) husk() bool {
 	return f.Machine == Leaving && f.Expedited && f.Infrastructure == Absent && f.Node == Present
 }

@@ -12,9 +12,10 @@ const MaxSkew = time.Minute
 type Trust int
 
 const (
-	// Untold means that the API server has not answered yet. No machine leaves by the clock until its first answer.
+	// Untold means that the API server has not answered yet. Nothing is wrong: the warm-up holds all candidates until
+	// then.
 	Untold Trust = iota
-	// Sane means that the clock is right.
+	// Sane means that no witness of package apiclock contradicts the clock.
 	Sane
 	// Suspect means that the clock may be wrong. No machine joins or leaves by it. Owners' requests and kill
 	// switches do not depend on the clock.
@@ -27,8 +28,8 @@ type Clock struct {
 	sane  int // right samples in a row while suspect
 }
 
-// Sample returns the Clock after one sample: ahead is the time of this process minus the right time. One wrong sample
-// makes it suspect, and three right samples in a row make it sane again.
+// Sample returns the Clock after one sample: ahead is how far the clock of this process is ahead by the witness. One
+// wrong sample makes it suspect, and three right samples in a row make it sane again.
 func (c Clock) Sample(ahead time.Duration) Clock {
 	switch {
 	case ahead.Abs() > MaxSkew:

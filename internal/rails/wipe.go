@@ -80,8 +80,8 @@ func (w Wipe) Grow(c Count) Wipe {
 	return w
 }
 
-// settle accepts a higher count at once. It accepts a lower count only after it was seen twice, at least Apart.
-// Edits arrive one by one: a baseline that followed each of them would never detect a wipe.
+// settle accepts a higher count at once. It accepts a lower count only after it was seen twice, with at least the
+// duration Apart in between. Edits arrive one by one: a baseline that followed each of them would never detect a wipe.
 func (w Wipe) settle(c Count) Wipe {
 	switch {
 	case c.Kept >= w.Baseline:

@@ -34,7 +34,7 @@ func OrphanName(machine types.NamespacedName) types.NamespacedName {
 	return types.NamespacedName{Namespace: machine.Namespace, Name: orphans + machine.Name}
 }
 
-// ParseOrphanName returns the Machine of a name that Orphan returned. ok is false for other names.
+// ParseOrphanName returns the Machine of a name that OrphanName returned. ok is false for other names.
 func ParseOrphanName(name types.NamespacedName) (machine types.NamespacedName, ok bool) {
 	name.Name, ok = strings.CutPrefix(name.Name, orphans)
 	return name, ok

@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
-// Fleet returns the input of departure.Decide for a Cluster. next is the first instant at which a candidate is
-// added without another report, zero if none is. A machine with an unused grant counts as started.
+// Fleet returns the input of departure.Decide for a Cluster. next is the first instant at which the result changes
+// without another report, zero if there is none. A machine with an unused grant counts as started.
 func (r *Roster) Fleet(key client.ObjectKey, now time.Time) (f departure.Fleet, next time.Time) {
 	f.Now = now
 	r.mu.Lock()

@@ -333,8 +333,8 @@ func (r *Roster) RequestGrant(name types.NamespacedName, machine types.UID, now 
 	return m.verdict
 }
 
-// FinishAttempt records that the delete call after RequestGrant has returned, with or without an error. The start counts from
-// then, because the call may take long.
+// FinishAttempt records that the delete call after RequestGrant has returned, with or without an error. The start
+// counts from then, because the call may take long.
 func (r *Roster) FinishAttempt(name types.NamespacedName, machine types.UID, now time.Time) {
 	if r == nil {
 		return

@@ -22,8 +22,8 @@ const QuietRetry = 50 * time.Millisecond
 // enqueue the object.
 const longestQuiet = 2 * time.Second
 
-// longestLate is when a cache that still shows a replaced version does not count as stale any more. The version
-// was not replaced after all, or was restored.
+// longestLate is how long a cache that shows a replaced version counts as stale. After that, the version was not
+// replaced after all, or was restored.
 const longestLate = time.Minute
 
 // quietRefusals is how many conflicts in a row are not reported. They take about three seconds, in which every

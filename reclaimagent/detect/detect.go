@@ -44,8 +44,8 @@ const (
 	// againEvery is the interval, with netlink, between checks whether blocked arguments can be read.
 	againEvery = 250 * time.Millisecond
 
-	// shortLived is the minimum duration of a subscription. After a shorter one, the detector does not subscribe again at
-	// once.
+	// shortLived is the minimum duration of a subscription. After a shorter one, the detector does not subscribe again
+	// at once, unless it ended with ErrSilent.
 	shortLived = time.Second
 )
 
@@ -77,8 +77,8 @@ type Options struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 	Metrics *metrics.Set
-	// CPUTime returns the CPU time that this process has used. Nil means [CPUTime]. Wall time would make polls rare on a
-	// busy machine.
+	// CPUTime returns the CPU time that this process has used. Nil means [CPUTime]. Wall time would make polls rare on
+	// a busy machine.
 	CPUTime func() time.Duration
 }
 
@@ -152,8 +152,8 @@ func (d *Detector) open() (*process.Table, error) {
 	return table, err
 }
 
-// listenOrPoll uses netlink as long as possible. It subscribes again after a missed heartbeat, and polls while no
-// subscription works.
+// listenOrPoll uses netlink as long as possible. It subscribes again at once after a missed heartbeat (ErrSilent).
+// After another error it does so only if the subscription lasted shortLived. It polls while no subscription works.
 func (d *Detector) listenOrPoll(ctx context.Context, j *evaluator, interval time.Duration) error {
 	conn, err := d.dial()
 	for ctx.Err() == nil {
@@ -232,7 +232,8 @@ func (l *listening) run(ctx context.Context) error {
 	}
 }
 
-// handleEvent handles the received events one by one. The successor of an abandoned goroutine continues with the next event.
+// handleEvent handles the received events one by one. The successor of an abandoned goroutine continues with the next
+// event.
 func (l *listening) handleEvent() error {
 	for len(l.events) > 0 {
 		e := &l.events[0]

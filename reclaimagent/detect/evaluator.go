@@ -35,8 +35,8 @@ type evaluator struct {
 	// complained means that an unreadable process was logged in this run. hanging means that the arguments of some
 	// process block readers.
 	complained, hanging bool
-	// hidden means that a started program's process exists and cannot be read. denied counts arguments that could not be
-	// read because of permissions.
+	// hidden means that a started program's process exists and cannot be read. denied counts arguments that could not
+	// be read because of permissions.
 	hidden bool
 	denied int
 	// visible is why the processes of other users cannot be read, nil if they can.
@@ -215,8 +215,8 @@ func (j *evaluator) look(p *process.Process) (clean bool) {
 	return false
 }
 
-// confirm emits a match once. It skips a process that belongs to a pod or a container, and one that has ended, because
-// its standing cannot be read.
+// confirm emits a match once. It skips a process of a pod or a container, one that has ended, and one whose standing
+// cannot be read.
 func (j *evaluator) confirm(pid int, hit match.Hit) {
 	standing, err := j.table.Standing(pid)
 	switch {

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// maxBody bounds the bytes that are read of a response. A Node with all its images has about 100 KiB, a ConfigMap at
-	// most 1 MiB.
+	// maxBody bounds the bytes that are read of a response. A Node with all its images has about 100 KiB, a ConfigMap
+	// at most 1 MiB.
 	maxBody = 8 << 20
 	// maxErrorBody bounds the bytes that are read of an error response.
 	maxErrorBody = 64 << 10

@@ -50,8 +50,8 @@ func (t *trust) current(fresh bool) *http.Client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.path != "" && (fresh || t.now().Sub(t.read) >= caAge) {
-		// A file that is being replaced may be missing or empty. The old authority is kept, and the error of an untrusted
-		// server shows the problem.
+		// A file that is being replaced may be missing or empty. The old authority is kept, and the error of an
+		// untrusted server shows the problem.
 		_ = t.reload()
 	}
 	return t.client

@@ -14,8 +14,8 @@ const (
 	// none means that no pattern was found.
 	none = math.MaxInt32
 
-	// maxTable bounds the entries of the transition table for large pattern sets. 64 Ki entries use 256 KiB. They fit the
-	// first bytes of a hundred patterns, where a scan spends most of its time.
+	// maxTable bounds the entries of the transition table for large pattern sets. 64 Ki entries use 256 KiB. They fit
+	// the first bytes of a hundred patterns, where a scan spends most of its time.
 	maxTable = 1 << 16
 )
 

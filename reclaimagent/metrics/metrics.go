@@ -21,13 +21,14 @@ type Set struct {
 	Execs, Renames atomic.Uint64
 	// Decisions counts evaluations of one process, with any result.
 	Decisions atomic.Uint64
-	// Vanished counts processes that ended before they were read. Hidden counts processes that exist and cannot be read.
+	// Vanished counts processes that ended before they were read. Hidden counts processes that exist and cannot be
+	// read.
 	Vanished, Hidden atomic.Uint64
-	// Matches counts matching processes that cause a request. Excluded counts matching processes that belong to a pod, a
-	// container, or their runtime.
+	// Matches counts matching processes that cause a request. Excluded counts matching processes that belong to a pod,
+	// a container, or their runtime.
 	Matches, Excluded atomic.Uint64
-	// Overruns counts losses of events. Silences counts missed heartbeats. Rescans counts scans of all processes outside
-	// of polling, and Polls counts scans by polling.
+	// Overruns counts losses of events. Silences counts missed heartbeats. Rescans counts scans of all processes
+	// outside of polling, and Polls counts scans by polling.
 	Overruns, Silences, Rescans, Polls atomic.Uint64
 	// Reports counts requests that the API server accepted. Refusals counts matches that were not reported because the
 	// Node describes another machine.
@@ -47,8 +48,8 @@ type Set struct {
 	// StateReported means that the Node's annotation has the agent's current state, and that the agent is not blind.
 	StateReported atomic.Bool
 
-	// OnDetector, if set before first use, is called with the detector and blind after SetDetector, and after SetBlind if
-	// that is a change.
+	// OnDetector, if set before first use, is called with the detector and blind after SetDetector, and after SetBlind
+	// if that is a change.
 	OnDetector func(name string, blind bool)
 
 	detector atomic.Pointer[string]

@@ -20,8 +20,9 @@ const (
 // statusFile has the user IDs of a process. See proc(5).
 const statusFile = "status"
 
-// runtimeNames are the names of processes that run pods and containers: kubelets, container runtimes, and their helpers.
-// kthreadd is the parent of programs that the kernel starts, for example to collect the core dump of a pod's process.
+// runtimeNames are the names of processes that run pods and containers: kubelets, container runtimes, and their
+// helpers. kthreadd is the parent of programs that the kernel starts, for example to collect the core dump of a pod's
+// process.
 var runtimeNames = []string{
 	"kthreadd",
 	"kubelet", "kubelite", "hyperkube", "k3s", "k3s-server", "k3s-agent", "k0s", "rke2",
@@ -43,9 +44,9 @@ func WithoutKubelets(argv []byte) []byte {
 	return bytes.Join(arguments, []byte{0})
 }
 
-// isRuntimeHelper reports whether the process, or one of its ancestors, is a kubelet or a container runtime. These run mount,
-// runc, network plugins and other programs with arguments that pods choose. The processes of containers descend from
-// them.
+// isRuntimeHelper reports whether the process, or one of its ancestors, is a kubelet or a container runtime that runs
+// as root, or kthreadd. These run mount, runc, network plugins and other programs with arguments that pods choose. The
+// processes of containers descend from them.
 func (t *Table) isRuntimeHelper(pid int32) (bool, error) {
 	for range maxOrphaned {
 		helps, err := t.descends(pid)

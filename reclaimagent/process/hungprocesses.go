@@ -16,9 +16,9 @@ const maxHung = 32
 // errHung means that arguments are not read, because a read would block, or because maxHung threads are blocked.
 var errHung = errors.New("arguments cannot be read without waiting")
 
-// HungProcesses holds the processes whose arguments block every reader. An example is a process that waits for a file server
-// while it holds the lock of its address space. An HungProcesses is shared by several tables, because blocked readers outlive
-// their table. It is safe for concurrent use; the zero value is empty.
+// HungProcesses holds the processes whose arguments block every reader. An example is a process that waits for a file
+// server while it holds the lock of its address space. A HungProcesses is shared by several tables, because blocked
+// readers outlive their table. It is safe for concurrent use; the zero value is empty.
 type HungProcesses struct {
 	// n is the number of processes, for a check without the lock.
 	n atomic.Int32
@@ -28,8 +28,8 @@ type HungProcesses struct {
 	back []int
 }
 
-// hung is a process and the turn that is blocked. start distinguishes it from a later process with the same PID; zero
-// is unknown.
+// hung is a process and the watchdog of the blocked read. start distinguishes it from a later process with the same
+// PID; zero is unknown.
 type hung struct {
 	pid   int32
 	start uint64
@@ -77,7 +77,7 @@ func (a *HungProcesses) identify(t *readWatchdog, start uint64) {
 	}
 }
 
-// remove removes the process on which a turn was blocked, if it is there.
+// remove removes the process of this watchdog's blocked read, if it is there.
 func (a *HungProcesses) remove(t *readWatchdog, back bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

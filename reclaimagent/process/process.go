@@ -95,8 +95,8 @@ func (t *Table) Share(a *HungProcesses) { t.aside, t.turn = a, newReadWatchdog(a
 // HungProcesses returns the processes whose arguments block readers.
 func (t *Table) HungProcesses() *HungProcesses { return t.aside }
 
-// Hung returns a channel that is closed when the goroutine that uses the table is blocked. The process is among the HungProcesses
-// by then. When the blocked read returns, that goroutine exits without using the table.
+// Hung returns a channel that is closed when the goroutine that uses the table is blocked. The process is among the
+// HungProcesses by then. When the blocked read returns, that goroutine exits without using the table.
 func (t *Table) Hung() <-chan struct{} { return t.turn.hung }
 
 // TakeOver returns the table for the goroutine that takes over after [Table.Hung]. It shares everything with the old
@@ -125,7 +125,8 @@ type Process struct {
 	pid  int32
 	comm []byte
 
-	// read is how many bytes of the command line are in t.head, -1 for none. cmdline is the file with the remaining bytes.
+	// read is how many bytes of the command line are in t.head, -1 for none. cmdline is the file with the remaining
+	// bytes.
 	read    int
 	cmdline handle
 	// started means that the process has just started a program, so that its first thread runs.
@@ -141,8 +142,8 @@ func (p *Process) Comm() []byte { return p.comm }
 // Feeder receives a command line in pieces.
 type Feeder interface{ Feed(piece []byte) }
 
-// Argv passes the arguments to the Feeder, in the kernel's format: a NUL follows each argument. Kernel threads have none. The
-// error is [fs.ErrNotExist] if the process has ended. It is another error if a read would block.
+// Argv passes the arguments to the Feeder, in the kernel's format: a NUL follows each argument. Kernel threads have
+// none. The error is [fs.ErrNotExist] if the process has ended. It is another error if a read would block.
 func (p *Process) Argv(to Feeder) error {
 	switch {
 	case p.read >= 0:
@@ -162,8 +163,8 @@ func (p *Process) Argv(to Feeder) error {
 	return p.t.feed(p, p.cmdline, n, to)
 }
 
-// feed passes the n bytes in the buffer, and then the remaining ones from h. A read that does not fill the buffer is the last
-// one: the kernel returns less only at the end (fs/proc/base.c, get_mm_cmdline).
+// feed passes the n bytes in the buffer, and then the remaining ones from h. A read that does not fill the buffer is
+// the last one: the kernel returns less only at the end (fs/proc/base.c, get_mm_cmdline).
 func (t *Table) feed(p *Process, h handle, n int, to Feeder) error {
 	if n == 0 && !p.started {
 		return t.feedThread(p, to)
@@ -269,8 +270,8 @@ func (t *Table) Alive(pid int) bool {
 
 // Standing is the data that decides whether a matching process counts.
 type Standing struct {
-	// Start is the start time of the process in clock ticks since boot. Together with the PID it identifies the process;
-	// exec does not change it. Zero means unknown.
+	// Start is the start time of the process in clock ticks since boot. Together with the PID it identifies the
+	// process; exec does not change it. Zero means unknown.
 	Start uint64
 	// Contained means that the process belongs to a pod or a container, or is a helper of the kubelet or a container
 	// runtime.

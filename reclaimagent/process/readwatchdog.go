@@ -12,13 +12,13 @@ import (
 // out. A blocked reader is abandoned after one to two of these.
 const patience = 100 * time.Millisecond
 
-// abandoned is the state of a turn whose goroutine was abandoned.
+// abandoned is the state of a watchdog whose goroutine was abandoned.
 const abandoned = math.MaxUint64
 
-// readWatchdog guards the reads of arguments of one goroutine. A read may block forever. To run every read in another thread
-// would cost one or two wake-ups per started program. So the goroutine reads itself, and a timer detects a blocked
-// read; another goroutine then takes over. The timer runs only while reads happen, so that it never wakes an idle
-// machine.
+// readWatchdog guards the reads of arguments of one goroutine. A read may block forever. To run every read in another
+// thread would cost one or two wake-ups per started program. So the goroutine reads itself, and a timer detects a
+// blocked read; another goroutine then takes over. The timer runs only while reads happen, so that it never wakes an
+// idle machine.
 type readWatchdog struct {
 	aside *HungProcesses
 	// state counts starts and ends of reads: it is odd during a read.

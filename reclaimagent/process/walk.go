@@ -162,7 +162,8 @@ func (t *Table) revisit(pid int32, visit Visit) error {
 	return nil
 }
 
-// check reads what exec and renaming change. It visits the process unless that is unchanged since it was found clean.
+// check reads the name and the arguments, which exec and renaming change. It skips a process that was found clean and
+// whose name and arguments have not changed since. It visits all others.
 func (t *Table) check(pid int32, e *kept, visit Visit) error {
 	comm, err := t.keptComm(pid, e)
 	if err != nil {

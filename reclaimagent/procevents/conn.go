@@ -18,8 +18,8 @@ var (
 	// missing requirement.
 	ErrUnavailable = errors.New("proc connector unavailable")
 
-	// ErrOverrun means that the kernel dropped events because they were read too slowly. The Conn remains usable, but the
-	// caller must scan all processes.
+	// ErrOverrun means that the kernel dropped events because they were read too slowly. The Conn remains usable, but
+	// the caller must scan all processes.
 	ErrOverrun = errors.New("proc events lost")
 
 	// ErrSilent means that a heartbeat was missed. The Conn is not usable any more, and the caller must scan all
@@ -36,8 +36,8 @@ const (
 	beatEvery = 29 * time.Second
 	beatWait  = time.Second
 
-	// A storm is more than stormEvents events within stormSpan. In a storm, Next pauses for stormPause between reads. One
-	// wake-up then handles many events, and processes that live briefly have ended, which saves reads.
+	// A storm is more than stormEvents events within stormSpan. In a storm, Next pauses for stormPause between reads.
+	// One wake-up then handles many events, and processes that live briefly have ended, which saves reads.
 	stormEvents = 4
 	stormSpan   = 8 * time.Millisecond
 	stormPause  = 2 * time.Millisecond
@@ -54,8 +54,9 @@ const (
 
 // socket is a source of datagrams: a netlink socket, except in tests.
 type socket interface {
-	// drain passes every queued datagram to take until take returns false. If there is none, it waits until the deadline
-	// and returns os.ErrDeadlineExceeded. After an overrun it drains the remaining datagrams and returns ErrOverrun.
+	// drain passes every queued datagram to take until take returns false. If there is none, it waits until the
+	// deadline and returns os.ErrDeadlineExceeded. After an overrun it drains the remaining datagrams and returns
+	// ErrOverrun.
 	drain(deadline time.Time, buf []byte, take func(datagram []byte) bool) error
 	send(b []byte) error
 	// rename sets the name of a thread of this process to its current name. The kernel announces it like any rename.
@@ -68,8 +69,8 @@ type socket interface {
 type Options struct {
 	// Now is the clock. It is required.
 	Now func() time.Time
-	// Unfiltered disables the socket filter. Some kernels (6.6.13-17, 6.7.1-5) drop the only listener as soon as a filter
-	// drops an event, which may be after the first heartbeat.
+	// Unfiltered disables the socket filter. Some kernels (6.6.13-17, 6.7.1-5) drop the only listener as soon as a
+	// filter drops an event, which may be after the first heartbeat.
 	Unfiltered bool
 }
 
@@ -210,7 +211,8 @@ func (c *Conn) Next(until time.Time) ([]Event, error) {
 	return c.batch, err
 }
 
-// readQueuedHeartbeat looks for an overdue heartbeat in the queue. If this process was stopped, the heartbeat may be there.
+// readQueuedHeartbeat looks for an overdue heartbeat in the queue. If this process was stopped, the heartbeat may be
+// there.
 func (c *Conn) readQueuedHeartbeat() ([]Event, error) {
 	if err := c.receive(time.Time{}); err != nil {
 		return c.batch, err

@@ -31,8 +31,8 @@ func annotations(reason string, at time.Time) map[string]string {
 	}
 }
 
-// patchUnread returns the patch for a Node that was not read. The patch also tests the machine ID, so that the check and
-// the write are atomic. It fails if the Node has no annotations.
+// patchUnread returns the patch for a Node that was not read. The patch also tests the machine ID, so that the check
+// and the write are atomic. It fails if the Node has no annotations.
 func (r *Reporter) patchUnread(reason string, at time.Time) []operation {
 	var ops []operation
 	if r.o.MachineID != "" {

@@ -26,8 +26,8 @@ const (
 	// remindEvery is the minimum interval between log messages about the same failure.
 	remindEvery = time.Minute
 
-	// clearedEvery is the interval at which the agent checks whether the request was cleared. A watch would be faster by
-	// seconds, but would need permission to watch Nodes.
+	// clearedEvery is the interval at which the agent checks whether the request was cleared. A watch would be faster
+	// by seconds, but would need permission to watch Nodes.
 	clearedEvery = 5 * time.Second
 
 	// warmEvery is the interval of requests that keep a connection open. The idle timeout is 90 s.

@@ -31,8 +31,8 @@ const (
 // of that request.
 var errAsking = errors.New("the node carries a request")
 
-// StateReporter writes the state of the agent to an annotation of the Node: the detector and the hash of the Config. It has
-// its own goroutine and requests, so that it never delays a request for the machine.
+// StateReporter writes the state of the agent to an annotation of the Node: the detector and the hash of the Config. It
+// has its own goroutine and requests, so that it never delays a request for the machine.
 type StateReporter struct {
 	r *Reporter
 	// told is called with true if the annotation is current and the agent is not blind, else with false.
@@ -45,8 +45,8 @@ type StateReporter struct {
 	news   chan struct{}
 }
 
-// NewStateReporter returns a StateReporter. Run calls told from its goroutine, with true if the annotation is current and the agent
-// is not blind, else with false.
+// NewStateReporter returns a StateReporter. Run calls told from its goroutine, with true if the annotation is current
+// and the agent is not blind, else with false.
 func NewStateReporter(o Options, told func(bool)) *StateReporter {
 	return &StateReporter{r: New(o), told: told, news: make(chan struct{}, 1)}
 }
@@ -136,8 +136,8 @@ func (t *StateReporter) turn(ctx context.Context, backoff *retry.Backoff, log *c
 	return backoff.Next()
 }
 
-// writeState writes s, unless the annotation has it already. It reads the Node first and writes nothing if that is another
-// machine or has a request.
+// writeState writes s, unless the annotation has it already. It reads the Node first. It writes nothing if the Node is
+// another machine or has a request.
 func (t *StateReporter) writeState(ctx context.Context, s reclaim.AgentState) error {
 	n, err := t.r.get(ctx, "")
 	if err != nil {
@@ -152,8 +152,8 @@ func (t *StateReporter) writeState(ctx context.Context, s reclaim.AgentState) er
 	case n.Metadata.Annotations[reclaim.StateAnnotation] == s.Text():
 		return nil
 	}
-	// A merge patch of one key leaves other annotations unchanged, and works on every server. The UID prevents a write to
-	// a Node that was created since.
+	// A merge patch of one key leaves other annotations unchanged, and works on every server. The UID prevents a write
+	// to a Node that was created since.
 	return t.r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
 		"uid": n.Metadata.UID, "annotations": map[string]string{reclaim.StateAnnotation: s.Text()},
 	}})

@@ -191,7 +191,8 @@ func (w *world) stays() {
 	}
 }
 
-// requestMachine makes an owner's request for the last remaining machine of a list, and waits until its infrastructure is deleted.
+// requestMachine makes an owner's request for the last remaining machine of a list, and waits until its infrastructure
+// is deleted.
 func (w *world) requestMachine(of []string) {
 	w.Helper()
 	w.Logf("an owner asks %s after the beginning", time.Since(w.wrong).Round(time.Millisecond))

@@ -26,8 +26,8 @@ import (
 
 // ClusterOptions describes a control plane. The zero value is valid.
 type ClusterOptions struct {
-	// AuditBodies are the API groups whose requests and responses the audit log contains. "" is the core group. For other
-	// groups it has only metadata.
+	// AuditBodies are the API groups whose requests and responses the audit log contains. "" is the core group. For
+	// other groups it has only metadata.
 	AuditBodies []string
 	// Controllers is the flag --controllers of kube-controller-manager. Empty means all.
 	Controllers []string
@@ -168,8 +168,8 @@ func (c *Cluster) newAPIServer(o ClusterOptions, etcdURL string, port int) error
 		"etcd-prefix":  "/" + c.Name,
 		"bind-address": "127.0.0.1",
 		"secure-port":  fmt.Sprint(port),
-		// A loopback address may not be advertised. This one (TEST-NET-1) is never used, because the kubernetes Service has
-		// no endpoints here.
+		// A loopback address may not be advertised. This one (TEST-NET-1) is never used, because the kubernetes Service
+		// has no endpoints here.
 		"advertise-address":        "192.0.2.1",
 		"endpoint-reconciler-type": "none",
 		"service-cluster-ip-range": c.serviceIP.Mask(net.CIDRMask(24, 32)).String() + "/24",
@@ -196,9 +196,9 @@ func (c *Cluster) newAPIServer(o ClusterOptions, etcdURL string, port int) error
 		// No rotation: a reader must not lose the start of the log.
 		"audit-log-maxsize": "10240",
 		"profiling":         "false",
-		// The defaults, 400 and 200, are for large machines. On two cores a hundred concurrent writes block the watches:
-		// caches are minutes late, and controllers' writes fail with conflicts and are repeated. Priority and fairness uses
-		// the sum of both.
+		// The defaults, 400 and 200, are for large machines. On two cores a hundred concurrent writes block the
+		// watches: caches are minutes late, and controllers' writes fail with conflicts and are repeated. Priority and
+		// fairness uses the sum of both.
 		"max-requests-inflight":          strconv.Itoa(requestsPerCore / 2 * runtime.NumCPU()),
 		"max-mutating-requests-inflight": strconv.Itoa(requestsPerCore / 2 * runtime.NumCPU()),
 	})

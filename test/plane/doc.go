@@ -11,6 +11,6 @@
 // end.
 //
 // It is not kind with Cluster API's Docker provider, which needs a container runtime and images from a registry; many
-// contributors' machines and CI systems have neither. A fake would test only our model of these programs. Not tested here:
-// images, a cloud's provider, clusterctl's downloads.
+// contributors' machines and CI systems have neither. A fake would test only our model of these programs. Not tested
+// here: images, a cloud's provider, clusterctl's downloads.
 package plane

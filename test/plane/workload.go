@@ -30,8 +30,8 @@ type WorkloadOptions struct {
 	// NodeLeaseSeconds is the lease duration of simulated Nodes, which renew after a quarter of it. Zero means 40.
 	// Increase it, and NodeMonitorGrace, for many Nodes.
 	NodeLeaseSeconds int32
-	// RealNodes makes the kubernetes Service reachable for pods of real nodes on this machine. Plane.RealNodes checks the
-	// requirements.
+	// RealNodes makes the kubernetes Service reachable for pods of real nodes on this machine. Plane.RealNodes checks
+	// the requirements.
 	RealNodes bool
 	// ClusterOptions describes its control plane.
 	ClusterOptions

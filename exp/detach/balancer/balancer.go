@@ -32,8 +32,8 @@ type Node struct {
 // Membership identifies the entry of a Node in one pool of a load balancer. A Driver drains and restores each
 // membership separately.
 type Membership struct {
-	// Pool is a backend of HAProxy, the ARN of a target group, or the name of a classic load balancer. It is empty for a
-	// load balancer without pools.
+	// Pool is a backend of HAProxy, the ARN of a target group, or the name of a classic load balancer. It is empty for
+	// a load balancer without pools.
 	Pool string
 	// Member is the name of the server, or the ID of the target or instance.
 	Member string
@@ -90,17 +90,17 @@ type Driver interface {
 	// Discover returns all memberships of a Node in the load balancer, in any State. With an error it returns the
 	// memberships in the parts that answered.
 	Discover(ctx context.Context, node Node) ([]Membership, error)
-	// Status returns the Status of each membership, in the same order. With an error it returns the results of the parts
-	// that answered, or nothing.
+	// Status returns the Status of each membership, in the same order. With an error it returns the results of the
+	// parts that answered, or nothing.
 	Status(ctx context.Context, memberships []Membership) ([]Status, error)
-	// Elsewhere reports whether a membership is known to belong to another machine: its address or instance is not one of
-	// the Node's. It sends no request.
+	// Elsewhere reports whether a membership is known to belong to another machine: its address or instance is not one
+	// of the Node's. It sends no request.
 	Elsewhere(node Node, membership Membership) bool
-	// Drain stops new connections to the memberships. Open connections continue. Drain skips memberships that are Absent
-	// or Disabled.
+	// Drain stops new connections to the memberships. Open connections continue. Drain skips memberships that are
+	// Absent or Disabled.
 	Drain(ctx context.Context, memberships []Membership) error
-	// Restore undoes Drain, also a drain that another party requested. It skips memberships that are Disabled, and those
-	// that are Absent and cannot be created again.
+	// Restore undoes Drain, also a drain that another party requested. It skips memberships that are Disabled, and
+	// those that are Absent and cannot be created again.
 	Restore(ctx context.Context, memberships []Membership) error
 	// Every is the time between two calls of Status while a member is Draining.
 	Every() time.Duration

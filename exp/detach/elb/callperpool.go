@@ -10,8 +10,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
-// callPerPool calls an API action for the members of each pool, in batches. It skips a pool that does not exist. It continues
-// after an error, unless AWS throttles the requests or the context has ended.
+// callPerPool calls an API action for the members of each pool, in batches. It skips a pool that does not exist. It
+// continues after an error, unless AWS throttles the requests or the context has ended.
 func callPerPool(ctx context.Context, memberships []balancer.Membership, action string, gone func(error) bool, call func(pool string, members []balancer.Membership) error) error {
 	pools, of := byPool(memberships)
 	var failures []error

@@ -146,7 +146,8 @@ func remedy(action, code string) string {
 // isThrottled reports whether AWS limits the request rate.
 func isThrottled(err error) bool { return throttled.IsErrorThrottle(err) == aws.TrueTernary }
 
-// stopsCalls reports whether the next request would fail as well: AWS limits the request rate, or the context has ended.
+// stopsCalls reports whether the next request would fail as well: AWS limits the request rate, or the context has
+// ended.
 func stopsCalls(ctx context.Context, err error) bool {
 	return errors.Is(err, balancer.ErrThrottled) || ctx.Err() != nil
 }

@@ -17,8 +17,8 @@ import (
 // two seconds.
 const lag = 15 * time.Second
 
-// recentDrains holds the memberships that were deregistered within the last lag. AWS may still report them as registered.
-// Without it, a restore in that time would see the membership as Attached and remove it from the record.
+// recentDrains holds the memberships that were deregistered within the last lag. AWS may still report them as
+// registered. Without it, a restore in that time would see the membership as Attached and remove it from the record.
 type recentDrains struct {
 	now func() time.Time
 

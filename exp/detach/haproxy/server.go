@@ -82,7 +82,8 @@ func (s server) serves() bool {
 
 // state returns the state of the server in this process. It is Draining also if a command drains the server and it has
 // no connections. A server without weight, or one that tracks a draining server, is Draining while it has connections,
-// and Disabled after that: 5-Spot must not restore it. A server without an address is Disabled.
+// and Disabled after that: 5-Spot must not restore it. A server without an address is Disabled, unless a command drains
+// it.
 func (s server) state() balancer.State {
 	switch {
 	case s.disabled():

@@ -80,9 +80,9 @@ type Driver struct {
 	wait  time.Duration
 
 	mu sync.Mutex
-	// replaced holds the resourceVersion that each of 5-Spot's writes replaced, by Node name. Each write is locked on it,
-	// so every later version contains the write. An entry stays after a failed write, because the API server may have
-	// carried it out.
+	// replaced holds the resourceVersion that each of 5-Spot's writes replaced, by Node name. Each write is locked on
+	// it, so every later version contains the write. An entry stays after a failed write, because the API server may
+	// have carried it out.
 	replaced map[string]string
 }
 

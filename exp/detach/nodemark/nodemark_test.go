@@ -426,8 +426,8 @@ func TestOwnership(t *testing.T) {
 				clock := clocktesting.NewFakePassiveClock(start)
 				d := k.driver(c, clock)
 				owner, since := nodemark.Unmarked, time.Time{}
-				// hidden means that the cache does not show the writes of others. edits is the number of 5-Spot's writes before
-				// the cache froze.
+				// hidden means that the cache does not show the writes of others. edits is the number of 5-Spot's
+				// writes before the cache froze.
 				hidden, edits := false, 0
 				t.Repeat(map[string]func(*rapid.T){
 					"drain": func(t *rapid.T) {

@@ -142,7 +142,8 @@ type Decision struct {
 	Resume bool
 	// Mark and Unmark set the Node's annotation to true or false.
 	Mark, Unmark bool
-	// Write means that the Record is written with Trigger, LoadBalancers, Replaces, and the UID of the Node if it exists.
+	// Write means that the Record is written with Trigger, LoadBalancers, Replaces, and the UID of the Node if it
+	// exists.
 	Write         bool
 	Trigger       Trigger
 	LoadBalancers []string
@@ -153,8 +154,8 @@ type Decision struct {
 	Delete bool
 }
 
-// Decide returns what to do about a Node. balanced means that its Cluster has a load balancer. keys are the patterns of
-// additional taint keys.
+// Decide returns what to do about a Node. balanced means that its Cluster has a load balancer that is not being
+// deleted. keys are the patterns of additional taint keys.
 func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 	switch {
 	case n.Machine == LeavesAtOnce && !n.Exists && n.Identity != "" && (r.Exists || balanced):

@@ -43,7 +43,8 @@ type RollStep struct {
 	Node, Pod string
 	// Left is the number of Nodes with an outdated pod.
 	Left int
-	// Waits is what the roll waits for. Late means that it waits for too long, and Until is when it will.
+	// Waits is what the roll waits for. Late means that a person should look at it. Until is when that will be so, zero
+	// if it already is or never.
 	Waits string
 	Late  bool
 	Until time.Time
@@ -80,7 +81,8 @@ func (r Roll) Next() (t RollStep) {
 	return t
 }
 
-// nodeWithoutReadyPod returns a message if a Node has no Ready pod, or fewer Nodes than wanted have a pod. It is empty if all serve.
+// nodeWithoutReadyPod returns a message if a Node has no Ready pod, or fewer Nodes than wanted have a pod. It is empty
+// if all serve.
 func (r Roll) nodeWithoutReadyPod(nodes []RollNode) string {
 	have := 0
 	for _, n := range nodes {

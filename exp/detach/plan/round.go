@@ -22,8 +22,8 @@ type Member struct {
 	Taken bool
 	// TakenAt is when it was recorded. It is zero if it is not on record.
 	TakenAt time.Time
-	// Out means that the Node must be detached, and Since is the time of that decision. Urgent means that minMembers does
-	// not hold it.
+	// Out means that the Node must be detached, and Since is the time of that decision. Urgent means that minMembers
+	// does not hold it.
 	Out    bool
 	Since  time.Time
 	Urgent bool

@@ -88,7 +88,8 @@ func (c *certificates) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, known := secret.DeepCopy(), clientConfig(w) // It still has the data of a deleted Secret.
+	// If the Secret was deleted, the webhook configuration still has its authority and path.
+	after, known := secret.DeepCopy(), clientConfig(w)
 	if !c.good(secret.Data) {
 		if after.Data, err = c.renewed(cmp.Or(string(secret.Data[caKey]), string(known.CABundle))); err != nil {
 			return err
@@ -193,7 +194,8 @@ func clientConfig(w *admissionregistrationv1.ValidatingWebhookConfiguration) (c 
 	return w.Webhooks[0].ClientConfig
 }
 
-// publish writes caBundle and path to the webhook configuration. It does nothing if there is none: keep runs again later.
+// publish writes caBundle and path to the webhook configuration. It does nothing if there is none: keep runs again
+// later.
 func (c *certificates) publish(ctx context.Context, w *admissionregistrationv1.ValidatingWebhookConfiguration, authority []byte, path string) error {
 	if w == nil {
 		return nil

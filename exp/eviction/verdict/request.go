@@ -8,8 +8,8 @@ import "time"
 // before its withdrawal has written the mark by then, or its write has timed out.
 const Settle = 30 * time.Second
 
-// recheckInterval is the interval of reconciles of a request without a known next change. The guard does not watch all pods for
-// this.
+// recheckInterval is the interval of reconciles of a request without a known next change. The guard does not watch all
+// pods for this.
 const recheckInterval = time.Minute
 
 // RequestFacts are the input of DecideRequest.
@@ -27,7 +27,8 @@ type RequestFacts struct {
 	// has.
 	Selected bool
 	Deadline time.Duration
-	// Keep is for how long a new pod with the name of a moved pod is protected from an eviction without a UID.
+	// Keep protects new pods: for this long after its creation, a pod with the name of a moved pod is not evicted by
+	// name alone.
 	Keep time.Duration
 }
 

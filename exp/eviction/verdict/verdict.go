@@ -100,7 +100,8 @@ type Facts struct {
 	// Others counts the other pods of the policy in the namespace that are being moved or are ahead in the
 	// queue. An earlier pod in the queue counts while its request is Fresh.
 	Others int
-	// Keep is for how long a new pod with the name of a moved pod is protected from an eviction without a UID.
+	// Keep protects new pods: for this long after its creation, a pod with the name of a moved pod is not evicted by
+	// name alone.
 	Keep time.Duration
 }
 
@@ -193,8 +194,8 @@ func Decide(f Facts) Decision {
 	}
 }
 
-// moved returns Gone if the pod replaces a pod that was moved less than Keep ago, and if the eviction has no UID. The
-// client means the moved pod. Otherwise it returns other.
+// moved returns Gone if the pod replaces a moved pod and was created less than Keep ago, and if the eviction has no
+// UID. The client means the moved pod. Otherwise it returns other.
 func (f Facts) moved(other Decision) Decision {
 	if f.UID != "" || !f.Now.Before(f.Pod.Created.Add(f.Keep)) {
 		return other

@@ -64,8 +64,8 @@ const (
 	slack = 30 * time.Second
 	// mostNamed is how many pods a note names.
 	mostNamed = 5
-	// mostKept bounds the recorded text of a priority, in bytes. No number is longer, and the record of all pods must fit
-	// into the annotation.
+	// mostKept bounds the recorded text of a priority, in bytes. No number is longer, and the record of all pods must
+	// fit into the annotation.
 	mostKept = 64
 )
 

@@ -14,8 +14,8 @@ const (
 	// as the rights to write the marks that a policy tracks pods by.
 	GuardRightsLabel = "eviction.5spot.finos.org/aggregate-to-guard"
 
-	// ControllerLabel is on a RescheduleRequest that a drain caused, until the drain ends or the request is withdrawn. Its
-	// value is the UID of the controller of the pod, empty if the pod has none.
+	// ControllerLabel is on a RescheduleRequest that a drain caused, until the drain ends or the request is withdrawn.
+	// Its value is the UID of the controller of the pod, empty if the pod has none.
 	ControllerLabel = "eviction.5spot.finos.org/controller"
 
 	// TrackingPrefix begins the key of the mark of Couchbase's eviction reschedule hook. The namespace and the name
