@@ -57,7 +57,7 @@ func Run(ctx context.Context, o Options, w Environment) error {
 	}
 	background.Go(func() { source.Run(ctx) })
 	background.Go(func() { l.reporter.KeepWarm(ctx) })
-	background.Go(func() { l.teller.Run(ctx) })
+	background.Go(func() { l.stateReporter.Run(ctx) })
 	return l.run(ctx)
 }
 
@@ -84,12 +84,12 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 		return nil, nil, err
 	}
 	reporting := report.Options{Client: client, Node: o.NodeName, MachineID: machineID, Log: w.Log, Now: w.Now}
-	teller := report.NewStateReporter(reporting, counts.StateReported.Store)
-	counts.OnDetector = teller.SetDetector
+	stateReporter := report.NewStateReporter(reporting, counts.StateReported.Store)
+	counts.OnDetector = stateReporter.SetDetector
 	l := &loop{
 		log: w.Log, now: w.Now, counts: counts, configs: make(latestConfig, 1),
 		detector: detect.New(detect.Options{Mode: mode, Open: open, Log: w.Log, Now: w.Now, Metrics: counts}),
-		reporter: report.New(reporting), teller: teller,
+		reporter: report.New(reporting), stateReporter: stateReporter,
 	}
 	return l, configmap.New(client, o.NodeName, w.Log, l.configs.put), nil
 }

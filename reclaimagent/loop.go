@@ -37,7 +37,7 @@ type reporter interface {
 	KeepWarm(ctx context.Context)
 }
 
-type teller interface {
+type stateReporter interface {
 	SetConfig(c reclaim.Config)
 	SetIdle(c reclaim.Config)
 	Run(ctx context.Context)
@@ -46,13 +46,13 @@ type teller interface {
 // loop is the main loop of the agent. While the Node has a request, it waits until that is cleared. Without patterns it
 // waits for a Config. Otherwise, it watches processes and reports the first match.
 type loop struct {
-	log      *slog.Logger
-	now      func() time.Time
-	counts   *metrics.Set
-	detector detector
-	reporter reporter
-	teller   teller
-	configs  latestConfig
+	log           *slog.Logger
+	now           func() time.Time
+	counts        *metrics.Set
+	detector      detector
+	reporter      reporter
+	stateReporter stateReporter
+	configs       latestConfig
 	// config is the last Config. loaded means that there was one.
 	config reclaim.Config
 	loaded bool
@@ -114,7 +114,7 @@ func (l *loop) inspect(ctx context.Context) (requested bool) {
 func (l *loop) idle(ctx context.Context) {
 	l.log.Debug("Nothing is asked for")
 	if l.loaded {
-		l.teller.SetIdle(l.config)
+		l.stateReporter.SetIdle(l.config)
 	}
 	select {
 	case <-ctx.Done():
@@ -132,7 +132,7 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 	l.log.Info("Watching processes", "matchCommands", l.config.MatchCommands,
 		"matchArgvSubstrings", l.config.MatchArgvSubstrings, "pollInterval", l.config.Interval().String())
 	matcher, interval := compile(l.config, l.log), l.config.Interval()
-	l.teller.SetConfig(l.config)
+	l.stateReporter.SetConfig(l.config)
 	go func() {
 		ended <- l.detector.Run(inner, matcher, interval, func(m detect.Match) {
 			select {

@@ -141,7 +141,7 @@ func (w *workstation) runs(names ...string) { w.set(func(w *workstation) { w.run
 func (w *workstation) loop() *loop {
 	return &loop{
 		log: slog.New(slog.DiscardHandler), now: time.Now, counts: &metrics.Set{},
-		detector: w, reporter: w, teller: &w.told, configs: make(latestConfig, 1),
+		detector: w, reporter: w, stateReporter: &w.told, configs: make(latestConfig, 1),
 	}
 }
 

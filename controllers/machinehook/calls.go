@@ -181,7 +181,7 @@ func (s *scope) request(phase hooksv1.Phase, now time.Time) *hooksv1.BeforeMachi
 
 // notifyExtensions notifies all extensions, once, of a Machine whose urgent deletion waits for none of them.
 func (r *Reconciler) notifyExtensions(ctx context.Context, s *scope) {
-	if _, told := r.lastEvents.LoadOrStore(s.machine.UID, true); told {
+	if _, told := r.notified.LoadOrStore(s.machine.UID, true); told {
 		return
 	}
 	request := s.request(hooksv1.BeforeDrain, r.Clock.Now())

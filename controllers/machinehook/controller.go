@@ -70,8 +70,8 @@ type Reconciler struct {
 
 	watchFilter string
 	fresh       wake.Freshness
-	// lastEvents holds the UIDs of the Machines whose urgent deletion was sent to the extensions.
-	lastEvents sync.Map
+	// notified holds the UIDs of the Machines whose urgent deletion was sent to the extensions.
+	notified sync.Map
 }
 
 // Reconcile removes 5-Spot's hooks from a Machine that may continue its deletion.
@@ -150,7 +150,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next nextAction
 	case askBeforeTermination:
 		return r.callStepsAndExtensions(ctx, s, hooksv1.BeforeTermination, v1alpha1.PreTerminateHookAnnotation)
 	default:
-		return time.Time{}, fmt.Errorf("unknown step %q", next)
+		return time.Time{}, fmt.Errorf("unknown action %q", next)
 	}
 }
 

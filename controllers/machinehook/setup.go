@@ -70,7 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 // state of deleted Machines.
 func (r *Reconciler) leaves() predicate.Predicate {
 	forget := func(machine client.Object) {
-		r.lastEvents.Delete(machine.GetUID())
+		r.notified.Delete(machine.GetUID())
 		r.cancelCalls(machine.GetUID())
 		r.Roster.RecordGone(roster.OrphanName(client.ObjectKeyFromObject(machine)), r.Clock.Now())
 	}

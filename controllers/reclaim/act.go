@@ -210,7 +210,7 @@ func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
 		return nil
 	}
 	return r.atProvider(ctx, callKey{"deleting", s.provider()}, func(ctx context.Context) error {
-		return r.ejection(s).DeleteLast(ctx, &s.children, r.Hooks)
+		return r.ejection(s).DeleteNext(ctx, &s.children, r.Hooks)
 	})
 }
 

@@ -52,8 +52,8 @@ type Reconciler struct {
 
 	nodes       nodeWatcher
 	watchFilter string
-	// lastEvents maps a ScheduledMachine to the latest report of a request that is not served.
-	lastEvents sync.Map
+	// lastScreened maps a ScheduledMachine to the latest report of a request that is not served.
+	lastScreened sync.Map
 	// ejected maps a ScheduledMachine to the UID of the Machine that was ejected last.
 	ejected sync.Map
 	// rejections deduplicates the Events about malformed requests on Nodes.
@@ -110,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // forgetAll removes the state of a deleted object.
 func (r *Reconciler) forgetAll(req ctrl.Request) {
-	r.lastEvents.Delete(req.NamespacedName)
+	r.lastScreened.Delete(req.NamespacedName)
 	r.ejected.Delete(req.NamespacedName)
 	r.rejections.Forget(req.NamespacedName)
 	r.fresh.Forget(req)

@@ -56,7 +56,7 @@ func (r *Reconciler) reportScreened(ctx context.Context, s *scope, why string) {
 	}
 	key := client.ObjectKeyFromObject(s.scheduled)
 	this := why + " " + record.String()
-	if last, ok := r.lastEvents.Swap(key, this); ok && last == this {
+	if last, ok := r.lastScreened.Swap(key, this); ok && last == this {
 		return
 	}
 	screenedRequests.WithLabelValues(why).Inc()

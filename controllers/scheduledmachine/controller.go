@@ -189,7 +189,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if err := r.clearUrgentDeparture(ctx, s); err != nil {
 		return wakeUp{}, err
 	}
-	d, err := r.decide(ctx, s, now)
+	d, err := r.reserveAndDecide(ctx, s, now)
 	if err != nil {
 		return wakeUp{}, err
 	}

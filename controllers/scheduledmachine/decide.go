@@ -14,13 +14,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
-// The Decision of a reconcile passes four functions, in this order: lifecycle.Decide, Reconciler.decide (which reserves
+// The Decision of a reconcile passes four functions, in this order: lifecycle.Decide, reserveAndDecide (which reserves
 // the host), restrictForClock, and gate, which admits or defers a departure.
 
-// decide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one host are
-// reconciled at the same time, the reservation of one fails. That one observes the host again and then sees the other.
-// A template is read only if something is about to be created from it.
-func (r *Reconciler) decide(ctx context.Context, s *scope, now time.Time) (lifecycle.Decision, error) {
+// reserveAndDecide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one
+// host are reconciled at the same time, the reservation of one fails. That one observes the host again and then sees
+// the other. A template is read only if something is about to be created from it.
+func (r *Reconciler) reserveAndDecide(ctx context.Context, s *scope, now time.Time) (lifecycle.Decision, error) {
 	who := client.ObjectKeyFromObject(s.scheduled).String()
 	d := s.decide(now)
 	if d.Action == lifecycle.Ensure && s.children.Infrastructure == nil && cloned(s.scheduled) {

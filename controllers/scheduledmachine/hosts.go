@@ -36,12 +36,12 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 	s.host = host{mine: s.claim(r.claims.of(s.scheduled).claim)}
 	taken := r.hosts.Taken(client.ObjectKeyFromObject(s.scheduled).String(), s.host.mine.Wants, now)
 	s.host.mine.Has = slices.Concat(s.host.mine.Has, taken)
-	rivals, err := r.rivals(ctx, s.scheduled, s.host.mine.IDs())
+	sharing, err := r.sharingHost(ctx, s.scheduled, s.host.mine.IDs())
 	if err != nil {
 		return err
 	}
 	said := map[client.ObjectKey]claim{}
-	for _, sm := range rivals {
+	for _, sm := range sharing {
 		c, err := r.claimOf(ctx, sm, now)
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 const manyImages = 8
 
 // sharingHost returns the other ScheduledMachines that have one of the IDs.
-func (r *Reconciler) rivals(ctx context.Context, sm *v1alpha1.ScheduledMachine, ids []hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
+func (r *Reconciler) sharingHost(ctx context.Context, sm *v1alpha1.ScheduledMachine, ids []hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
 	seen := map[client.ObjectKey]bool{}
 	var sharingHost []*v1alpha1.ScheduledMachine
 	for _, id := range ids {

@@ -196,7 +196,7 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 		return nil, err
 	}
 	for i := range attachments {
-		if s := seatOf(lb, attachments[i].DeepCopy()); s != nil {
+		if s := nodeBalancerOf(lb, attachments[i].DeepCopy()); s != nil {
 			o.nodes = append(o.nodes, s)
 		}
 	}
@@ -211,8 +211,8 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	return o, nil
 }
 
-// seatOf returns nil if the load balancer has nothing to drain, restore or report for the Node.
-func seatOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *nodeBalancer {
+// nodeBalancerOf returns nil if the load balancer has nothing to drain, restore or report for the Node.
+func nodeBalancerOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *nodeBalancer {
 	s := &nodeBalancer{attachment: a, closing: !lb.DeletionTimestamp.IsZero() && !leaves(a) || nodeAbandoned(a)}
 	s.out = mustDetach(a, lb.Name) && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
 	for _, m := range a.Spec.Memberships {

@@ -286,7 +286,7 @@ func (r *NodeReconciler) readNode(ctx context.Context, s *scope, key client.Obje
 		return err
 	}
 	if s.node == nil && s.attachment != nil {
-		if s.node, err = r.successor(ctx, reader, key, s.attachment); err != nil {
+		if s.node, err = r.renamedNode(ctx, reader, key, s.attachment); err != nil {
 			return err
 		}
 	}
@@ -294,10 +294,10 @@ func (r *NodeReconciler) readNode(ctx context.Context, s *scope, key client.Obje
 	return nil
 }
 
-// successor returns the Node of a Machine that has an address of the recorded Node, which is gone. It is the same
+// renamedNode returns the Node of a Machine that has an address of the recorded Node, which is gone. It is the same
 // machine under another Node name. The addresses in a Node's own status do not count, because the machine's owner
 // controls them.
-func (r *NodeReconciler) successor(ctx context.Context, reader client.Reader, key client.ObjectKey, a *expv1.NodeAttachment) (*corev1.Node, error) {
+func (r *NodeReconciler) renamedNode(ctx context.Context, reader client.Reader, key client.ObjectKey, a *expv1.NodeAttachment) (*corev1.Node, error) {
 	machines, err := machinesWith(ctx, r.Reader, a.Spec.Addresses, client.InNamespace(key.Namespace))
 	if err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ func stepOf(hooks []string) string {
 // deletes the other two objects. Without a Machine, Depart deletes them itself.
 func (a Action) Depart(ctx context.Context, c *children.Set) error {
 	if c.Machine == nil {
-		return a.DeleteLast(ctx, c, children.HonourHooks)
+		return a.DeleteNext(ctx, c, children.HonourHooks)
 	}
 	err := a.carryOut(ctx, try{
 		kind: a.kindOf(audit.Depart), verb: remove, obj: c.Machine, shows: leaves,
@@ -116,7 +116,7 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 			send: func(id string) (bool, error) { return a.expedite(ctx, m, id) },
 		}))
 	}
-	return errors.Join(err, a.DeleteLast(ctx, c, children.HonourHooks))
+	return errors.Join(err, a.DeleteNext(ctx, c, children.HonourHooks))
 }
 
 // Remove removes the machine without drain or grace, also during a graceful departure. It patches the Machine
@@ -143,16 +143,16 @@ func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Fore
 			return false, err
 		}
 	}
-	return true, errors.Join(err, a.DeleteLast(ctx, c, hooks))
+	return true, errors.Join(err, a.DeleteNext(ctx, c, hooks))
 }
 
 func (a Action) expedite(ctx context.Context, m *clusterv1.Machine, id string) (sent bool, err error) {
 	return a.change(ctx, m, func() { a.record(m, id, children.Expedite(m)...) })
 }
 
-// DeleteLast deletes the object that a removal deletes after the Machine, see children.Set.NextToDelete. It does
+// DeleteNext deletes the object that a removal deletes after the Machine, see children.Set.NextToDelete. It does
 // nothing if that object has to wait.
-func (a Action) DeleteLast(ctx context.Context, c *children.Set, hooks children.ForeignHookPolicy) error {
+func (a Action) DeleteNext(ctx context.Context, c *children.Set, hooks children.ForeignHookPolicy) error {
 	last := c.NextToDelete(hooks)
 	if last == nil {
 		return nil

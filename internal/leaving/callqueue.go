@@ -22,10 +22,10 @@ type call struct {
 
 // enter queues c and starts it if a place is free.
 func (d *HookCaller) enter(step types.UID, c *call) {
-	l := d.lanes[step]
+	l := d.queues[step]
 	if l == nil {
 		l = &callQueue{running: map[*call]bool{}}
-		d.lanes[step] = l
+		d.queues[step] = l
 	}
 	l.line = append(l.line, c)
 	d.serve(step, l)
@@ -46,8 +46,8 @@ func (d *HookCaller) serve(step types.UID, l *callQueue) {
 			d.serve(step, l)
 		}()
 	}
-	if len(l.running) == 0 && d.lanes[step] == l {
-		delete(d.lanes, step)
+	if len(l.running) == 0 && d.queues[step] == l {
+		delete(d.queues, step)
 	}
 }
 

@@ -60,7 +60,7 @@ type HookCaller struct {
 	mu       sync.Mutex
 	wake     func(machine types.NamespacedName)
 	machines map[types.UID]map[CallKey]*entry
-	lanes    map[types.UID]*callQueue
+	queues   map[types.UID]*callQueue
 }
 
 // entry is the state of a CallKey.
@@ -76,7 +76,7 @@ type entry struct {
 func New(c clock.PassiveClock) *HookCaller {
 	return &HookCaller{
 		clock: c, wake: func(types.NamespacedName) {},
-		machines: map[types.UID]map[CallKey]*entry{}, lanes: map[types.UID]*callQueue{},
+		machines: map[types.UID]map[CallKey]*entry{}, queues: map[types.UID]*callQueue{},
 	}
 }
 
@@ -92,7 +92,7 @@ func (d *HookCaller) Start(ctx context.Context, wake func(machine types.Namespac
 func (d *HookCaller) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for step := range d.lanes {
+	for step := range d.queues {
 		d.forget(step)
 	}
 	clear(d.machines)
@@ -191,8 +191,8 @@ func (d *HookCaller) forget(step types.UID) {
 			}
 		}
 	}
-	if l := d.lanes[step]; l != nil {
-		delete(d.lanes, step)
+	if l := d.queues[step]; l != nil {
+		delete(d.queues, step)
 		l.close()
 	}
 }
@@ -213,7 +213,7 @@ func (d *HookCaller) cancel(q CallKey, e *entry) {
 	}
 	e.call, e.Open = nil, false
 	c.cancel()
-	if l := d.lanes[q.Step]; l != nil {
+	if l := d.queues[q.Step]; l != nil {
 		l.leave(c)
 	}
 }

@@ -40,8 +40,8 @@ func inOffice(t *testing.T, test func(*office)) {
 		test(o)
 		stop()
 		synctest.Wait()
-		if len(o.lanes) != 0 || len(o.machines) != 0 {
-			t.Errorf("the end is not the end: %v, %v", o.lanes, o.machines)
+		if len(o.queues) != 0 || len(o.machines) != 0 {
+			t.Errorf("the end is not the end: %v, %v", o.queues, o.machines)
 		}
 	})
 }
@@ -150,8 +150,8 @@ func TestAStepThatGoesIsForgottenAtOnce(t *testing.T) {
 		synctest.Wait()
 		o.ForgetStep("lb")
 		synctest.Wait()
-		if o.open["lb"] != 0 || o.open["other"] != 1 || len(o.lanes) != 1 || len(o.machines) != 1 {
-			t.Errorf("open %v, lanes %v, machines %d", o.open, o.lanes, len(o.machines))
+		if o.open["lb"] != 0 || o.open["other"] != 1 || len(o.queues) != 1 || len(o.machines) != 1 {
+			t.Errorf("open %v, queues %v, machines %d", o.open, o.queues, len(o.machines))
 		}
 		for _, line := range o.log {
 			if line == "0s told" || line == "0s lb hears of last" {

@@ -38,7 +38,7 @@ type RemoteCheck struct {
 
 // CheckRemote returns the verdict from the latest check, and starts a check if one is due. It does not block.
 func (d *HookCaller) CheckRemote(ctx context.Context, of Departing, l RemoteCheck, now time.Time) Verdict {
-	q := CallKey{Machine: of.Machine.UID, Step: laneOf(of.Cluster()), Phase: string(of.Phase)}
+	q := CallKey{Machine: of.Machine.UID, Step: queueOf(of.Cluster()), Phase: string(of.Phase)}
 	p := d.Look(q, 0)
 	v, due := l.judge(p, of.Began, now)
 	if v.Reason = l.Reason; v.Holds && p.Answered.IsZero() {
@@ -62,9 +62,9 @@ func (d *HookCaller) Woken() source.Source {
 	})
 }
 
-// laneOf returns the key of a call queue per Cluster. A workload cluster that does not respond then blocks only its own
-// calls.
-func laneOf(cluster client.ObjectKey) types.UID { return types.UID(cluster.String()) }
+// queueOf returns the key of a call queue per Cluster. A workload cluster that does not respond then blocks only its
+// own calls.
+func queueOf(cluster client.ObjectKey) types.UID { return types.UID(cluster.String()) }
 
 // judge returns the verdict for a Machine, and whether a check is due. The note is empty before the first
 // check: the result is unknown until then.

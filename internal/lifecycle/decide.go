@@ -12,7 +12,7 @@ var rules = []rule{released, deleted, killed, reclaimed, clusterGone, interrupte
 // Decide returns the next decision. It always returns one.
 func Decide(f Facts) Decision {
 	d := first(f)
-	if f.husk() {
+	if f.nodeOutlivedMachine() {
 		d.Action = RemoveNode // Nothing else is left to do, whatever caused the departure.
 	}
 	d.Recheck = earliest(d.Recheck, f.Change)

@@ -197,7 +197,7 @@ func (f Facts) leaving() bool {
 
 // nodeOutlivedMachine reports whether the Node belongs to a machine that is gone. Cluster API deletes this Node too,
 // but possibly 20 s later.
-func (f Facts) husk() bool {
+func (f Facts) nodeOutlivedMachine() bool {
 	return f.Machine == Leaving && f.Expedited && f.Infrastructure == Absent && f.Node == Present
 }
 

@@ -172,11 +172,11 @@ func TestANodeGoesAfterItsMachine(t *testing.T) {
 	t.Parallel()
 	for f := range everything() {
 		d := lifecycle.Decide(f)
-		husk := f.Machine == lifecycle.Leaving && f.Expedited && f.Infrastructure == lifecycle.Absent && f.Node == lifecycle.Present
-		if d.Action == lifecycle.RemoveNode && !husk {
+		outlived := f.Machine == lifecycle.Leaving && f.Expedited && f.Infrastructure == lifecycle.Absent && f.Node == lifecycle.Present
+		if d.Action == lifecycle.RemoveNode && !outlived {
 			t.Fatalf("a Node goes that may be in use: Decide(%+v) = %+v", f, d)
 		}
-		if husk && d.Action != lifecycle.RemoveNode && !d.Again {
+		if outlived && d.Action != lifecycle.RemoveNode && !d.Again {
 			t.Fatalf("a Node outlives its machine: Decide(%+v) = %+v", f, d)
 		}
 	}

@@ -221,7 +221,7 @@ type listening struct {
 
 func (l *listening) run(ctx context.Context) error {
 	for {
-		if err := l.handleEvent(); err != nil || ctx.Err() != nil {
+		if err := l.handleEvents(); err != nil || ctx.Err() != nil {
 			return err
 		}
 		until, err := l.look()
@@ -232,9 +232,9 @@ func (l *listening) run(ctx context.Context) error {
 	}
 }
 
-// handleEvent handles the received events one by one. The successor of an abandoned goroutine continues with the next
+// handleEvents handles the received events one by one. The successor of an abandoned goroutine continues with the next
 // event.
-func (l *listening) handleEvent() error {
+func (l *listening) handleEvents() error {
 	for len(l.events) > 0 {
 		e := &l.events[0]
 		l.events = l.events[1:]

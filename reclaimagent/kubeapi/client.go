@@ -97,19 +97,19 @@ type Request struct {
 	Body        []byte
 }
 
-// Do sends r and decodes the response into into, which is a pointer, or nil to discard the response. The error is a
+// Do sends r and decodes the response into target, which is a pointer, or nil to discard the response. The error is a
 // [*StatusError] if the server rejects the request.
-func (c *Client) Do(ctx context.Context, r Request, into any) error {
+func (c *Client) Do(ctx context.Context, r Request, target any) error {
 	resp, err := c.send(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	defer drain(resp.Body)
-	if into == nil {
+	if target == nil {
 		return nil
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(into); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(target); err != nil {
 		return fmt.Errorf("decoding answer of %s: %w", r.Path, err)
 	}
 	return nil

@@ -70,7 +70,7 @@ func (t *Table) descends(pid int32) (bool, error) {
 			return false, err
 		}
 		next := st.parent
-		if isKeeper(st.comm) && t.administrators(at) {
+		if isRuntimeName(st.comm) && t.runsAsRoot(at) {
 			return true, nil
 		}
 		at = next
@@ -78,13 +78,13 @@ func (t *Table) descends(pid int32) (bool, error) {
 	return false, nil
 }
 
-func isKeeper(comm []byte) bool {
+func isRuntimeName(comm []byte) bool {
 	return slices.Contains(runtimeNames, string(comm)) || strings.HasPrefix(string(comm), "containerd-shim")
 }
 
-// administrators reports whether the real and effective user of a process is root, because any user can choose the name
+// runsAsRoot reports whether the real and effective user of a process is root, because any user can choose the name
 // of a process. The owner of its files does not prove it: the files of a process that is not dumpable belong to root.
-func (t *Table) administrators(pid int32) bool {
+func (t *Table) runsAsRoot(pid int32) bool {
 	raw, err := t.readHead(pid, statusFile)
 	return err == nil && parseCredentials(raw).root()
 }

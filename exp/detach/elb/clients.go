@@ -120,7 +120,7 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 		groups:       newShared[[]types.TargetGroup](c.now),
 		health:       newShared[targetHealth](c.now),
 		balancers:    newShared[[]classictypes.LoadBalancerDescription](c.now),
-		told:         newTold(c.now),
+		told:         newRecentDrains(c.now),
 	}
 	c.places[place] = s
 	return s, nil

@@ -386,7 +386,7 @@ func TestNobodyWaitsLongerThanTheyWantTo(t *testing.T) {
 // stays if the result of the call is unknown.
 func TestWhatWasToldIsForgotten(t *testing.T) {
 	time := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
-	s := newTold(time.Now)
+	s := newRecentDrains(time.Now)
 	m := balancer.Membership{Pool: "g", Member: "10.0.0.7,zone=all", Port: 80, Lasts: true}
 	seen := balancer.Membership{Pool: "g", Member: "10.0.0.7", Port: 80}
 	for want, err := range map[bool]error{true: context.DeadlineExceeded, false: &smithy.GenericAPIError{Code: "AccessDenied"}} {

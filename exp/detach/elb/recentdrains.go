@@ -26,7 +26,7 @@ type recentDrains struct {
 	at map[balancer.Membership]time.Time
 }
 
-func newTold(now func() time.Time) *recentDrains {
+func newRecentDrains(now func() time.Time) *recentDrains {
 	return &recentDrains{now: now, at: map[balancer.Membership]time.Time{}}
 }
 
