@@ -78,7 +78,7 @@ func (s *scope) entry(d lifecycle.Decision, now time.Time) roster.Entry {
 		return roster.HeldEntry(s.scheduled, m, now)
 	}
 	e.Machine, e.Priority, e.Generation = m.UID, s.scheduled.PriorityOrDefault(), s.scheduled.Generation
-	e.NeverRan = !m.Status.NodeRef.IsDefined() && s.scheduled.Status.NodeRef == nil
+	e.NeverRan = roster.NeverRan(m, s.scheduled)
 	active, change := s.scheduleAt(now)
 	left := children.LeavingSince(m, s.scheduled, now)
 	switch {

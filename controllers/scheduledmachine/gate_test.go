@@ -482,3 +482,25 @@ func (w *world) heldBy() (value string, held bool) {
 }
 
 func killed(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true }
+
+// TestAMachineHasRunSinceItsFirstNode covers what the planner counts of a machine that joins.
+func TestAMachineHasRunSinceItsFirstNode(t *testing.T) {
+	w := newWorld(t, nil)
+	w.r.Roster = &roster.Roster{}
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.settle()
+	neverRan := func() int {
+		f, _ := w.r.Roster.Fleet(client.ObjectKeyFromObject(w.cluster), w.clock.Now())
+		if f.Active != 1 {
+			t.Fatalf("%d machines are active, want 1", f.Active)
+		}
+		return f.NeverRan
+	}
+	if neverRan() != 1 {
+		t.Error("a machine without a Node counts as one that has run")
+	}
+	w.running()
+	if neverRan() != 0 {
+		t.Error("a machine with a Node counts as one that never ran")
+	}
+}

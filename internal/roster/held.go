@@ -20,9 +20,15 @@ import (
 // its deletion, or since now if the deletion timestamp is in the future.
 func HeldEntry(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine, now time.Time) Entry {
 	return Entry{
-		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation, NeverRan: !m.Status.NodeRef.IsDefined(),
-		From: departure.Earliest(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
+		Cluster: workload.ClusterKey(sm), Scheduled: sm.UID, Machine: m.UID, Priority: sm.PriorityOrDefault(), Generation: sm.Generation,
+		NeverRan: NeverRan(m, sm), From: departure.Earliest(now, m.DeletionTimestamp.Time), Lane: departure.Unscheduled,
 	}
+}
+
+// NeverRan reports whether a Machine never had a Node, by its status and by the status of sm, of which one can be lost.
+// sm may be nil.
+func NeverRan(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool {
+	return !m.Status.NodeRef.IsDefined() && (sm == nil || sm.Status.NodeRef == nil)
 }
 
 // orphans is the prefix of the names of orphans in the Roster. No object has such a name.
@@ -50,7 +56,7 @@ func IsOrphan(candidate string) bool {
 // timestamp of the Machine survive a restart. killed reports that the kill switch is on in the ScheduledMachine
 // that now has the name. The Machine then leaves at once.
 func OrphanEntry(m *clusterv1.Machine, killed bool, now time.Time) Entry {
-	e := Entry{Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, Machine: m.UID, NeverRan: !m.Status.NodeRef.IsDefined()}
+	e := Entry{Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, Machine: m.UID, NeverRan: NeverRan(m, nil)}
 	switch e.Left = children.LeavingSince(m, nil, now); {
 	case !e.Left.IsZero():
 	case killed:
