@@ -155,6 +155,16 @@ func TestALookThatIsNone(t *testing.T) {
 	}
 }
 
+// confirm checks that three live lists confirm a wipe, and how many machines start to leave then.
+func (w *world) confirm(began int) {
+	w.Helper()
+	w.look(0, 1, "1")
+	w.after(rails.Apart)
+	w.look(0, 2, "2")
+	w.after(rails.Apart)
+	w.look(began, 3, "0")
+}
+
 // TestAWipeThatComesWithTheRestart starts the manager while all machines are due.
 func TestAWipeThatComesWithTheRestart(t *testing.T) {
 	w := newGuarded(t, 40)
@@ -162,11 +172,7 @@ func TestAWipeThatComesWithTheRestart(t *testing.T) {
 	w.start()
 	w.plan()
 	w.after(lease)
-	w.look(0, 1, "1")
-	w.after(rails.Apart)
-	w.look(0, 2, "2")
-	w.after(rails.Apart)
-	w.look(2, 3, "0")
+	w.confirm(2)
 }
 
 // TestAWipeOfMachinesThatJoinedInAWarmUp joins all machines of a Cluster but one during the warm-up, and makes
@@ -267,11 +273,7 @@ func TestMachinesThatNeverRanRaiseNoLimit(t *testing.T) {
 	for i := range 100 {
 		w.leaves(departure.Unscheduled, i)
 	}
-	w.look(0, 1, "1")
-	w.after(rails.Apart)
-	w.look(0, 2, "2")
-	w.after(rails.Apart)
-	w.look(5, 3, "0")
+	w.confirm(5)
 	w.after(departure.Window)
 	w.look(4, 3, "0")
 }

@@ -21,7 +21,7 @@ import (
 // host are reconciled at the same time, the reservation of one fails. That one observes the host again and then sees
 // the other. A template is read only if something is about to be created from it.
 func (r *Reconciler) reserveAndDecide(ctx context.Context, s *scope, now time.Time) (lifecycle.Decision, error) {
-	who := client.ObjectKeyFromObject(s.scheduled).String()
+	claim := client.ObjectKeyFromObject(s.scheduled).String()
 	d := s.decide(now)
 	if d.Action == lifecycle.Ensure && s.children.Infrastructure == nil && cloned(s.scheduled) {
 		if err := r.observeClone(ctx, s); err != nil {
@@ -32,11 +32,11 @@ func (r *Reconciler) reserveAndDecide(ctx context.Context, s *scope, now time.Ti
 	}
 	if d.Action != lifecycle.Ensure || s.children.Machine != nil {
 		if s.children.Machine == nil || s.scheduled.Status.MachineRef != nil { // The status shows the Machine, or there is nothing to reserve: others no longer need the reservation.
-			r.hosts.Leave(who)
+			r.hosts.Leave(claim)
 		}
 		return d, nil
 	}
-	if r.hosts.Take(who, s.host.mine.Wants, now) {
+	if r.hosts.Take(claim, s.host.mine.Wants, now) {
 		return d, nil
 	}
 	if err := r.observeHost(ctx, s); err != nil {

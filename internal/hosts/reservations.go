@@ -23,59 +23,59 @@ type Reservations struct {
 }
 
 type note struct {
-	who string
-	at  time.Time
+	name string
+	at   time.Time
 }
 
 func (n note) counts(now time.Time) bool { return now.Before(n.at.Add(noted)) }
 
 // Take records that a claim is about to use the host of ids, and drops its earlier notes. It returns false if
 // another claim has a valid note of one of the ids.
-func (b *Reservations) Take(who string, ids []ID, now time.Time) bool {
+func (b *Reservations) Take(name string, ids []ID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range ids {
-		if other, taken := b.by[id.Key()]; taken && other.who != who && other.counts(now) {
+		if other, taken := b.by[id.Key()]; taken && other.name != name && other.counts(now) {
 			return false
 		}
 	}
-	b.leave(who)
+	b.leave(name)
 	if b.by == nil {
 		b.by, b.of = map[string]note{}, map[string][]string{}
 	}
 	for _, id := range ids {
-		b.by[id.Key()] = note{who, now}
-		b.of[who] = append(b.of[who], id.Key())
+		b.by[id.Key()] = note{name, now}
+		b.of[name] = append(b.of[name], id.Key())
 	}
 	return true
 }
 
 // Leave drops the notes of a claim.
-func (b *Reservations) Leave(who string) {
+func (b *Reservations) Leave(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leave(who)
+	b.leave(name)
 }
 
-func (b *Reservations) leave(who string) {
-	for _, key := range b.of[who] {
-		if b.by[key].who == who { // another may have it by now
+func (b *Reservations) leave(name string) {
+	for _, key := range b.of[name] {
+		if b.by[key].name == name { // another may have it by now
 			delete(b.by, key)
 		}
 	}
-	delete(b.of, who)
+	delete(b.of, name)
 }
 
 // Taken returns the ids of which a claim has a valid note.
-func (b *Reservations) Taken(who string, ids []ID, now time.Time) []ID {
+func (b *Reservations) Taken(name string, ids []ID, now time.Time) []ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.of[who]) == 0 {
+	if len(b.of[name]) == 0 {
 		return nil
 	}
 	var taken []ID
 	for _, id := range ids {
-		if n := b.by[id.Key()]; n.who == who && n.counts(now) {
+		if n := b.by[id.Key()]; n.name == name && n.counts(now) {
 			taken = append(taken, id)
 		}
 	}

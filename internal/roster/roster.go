@@ -399,8 +399,8 @@ func (m *member) revoke() {
 	m.verdict, m.granted, m.begun, m.trying = Verdict{}, time.Time{}, time.Time{}, false
 }
 
-func wake(queue workqueue.TypedRateLimitingInterface[ctrl.Request], who types.NamespacedName) {
+func wake(queue workqueue.TypedRateLimitingInterface[ctrl.Request], name types.NamespacedName) {
 	if queue != nil {
-		queue.Add(ctrl.Request{NamespacedName: who})
+		queue.Add(ctrl.Request{NamespacedName: name})
 	}
 }
