@@ -54,7 +54,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/manifests"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/webhooks"
@@ -230,22 +229,22 @@ func (s *shared) setUpMachines() error {
 		doubted = nil // No rail is on.
 	}
 	steps, woken := s.steps()
-	rush, turns, reader, live := &wake.ReclaimTracker{}, &roster.Roster{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
+	rush, reader, live := &wake.ReclaimTracker{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
-			Clock: s.Clock, APIClock: doubted, Roster: turns, Limits: s.DepartureLimits, Lease: s.Lease, WipeGuard: s.WipeGuard,
+			Clock: s.Clock, APIClock: doubted, Actuate: s.write, Steps: steps, Limits: s.DepartureLimits, Lease: s.Lease, WipeGuard: s.WipeGuard,
 			Reader: reader, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
 			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Children: s.read, Actuate: s.write,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush, Roster: turns, Steps: steps,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&reclaim.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.unlimited,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush, Roster: turns,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(reclaimConcurrency, workers.Deadline)),
 		(&machinehook.Reconciler{
-			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{}, Roster: turns,
+			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
 			Steps: steps, Woken: woken,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(machinehookConcurrency, workers.Deadline)),
 	)

@@ -60,23 +60,39 @@ func (r DepartureReason) Lane() DepartureLane {
 	}
 }
 
-// Departure records why and since when a machine leaves. It is in DepartureAnnotation of the Machine before the first
-// write that removes anything. A restart, another leader and clusterctl move thus preserve it.
+// Departure is the departure record in DepartureAnnotation of a Machine. It has two states. A requested departure waits
+// for the planner: Since is zero. An admitted departure may delete the Machine: Since is set. A restart, another leader
+// and clusterctl move preserve it. Departures in the exempt lane are recorded as admitted.
 //
 // +kubebuilder:object:generate=false
 type Departure struct {
-	// Lane is the lane of Reason when the departure was admitted.
+	// Lane is the lane of the departure.
 	Lane DepartureLane `json:"lane"`
 	// Reason is why the machine leaves.
 	Reason DepartureReason `json:"reason"`
+	// RequestedAt is since when the departure waits for its admission. It is zero in the exempt lane.
+	RequestedAt metav1.Time `json:"requestedAt,omitzero"`
+	// End is the announced end of the window that caused the departure, zero if there is none.
+	End metav1.Time `json:"end,omitzero"`
+	// Waiting is why the planner has not admitted a requested departure. It is nil before the planner's first answer,
+	// and after the admission.
+	Waiting *DepartureWaiting `json:"waiting,omitempty"`
+	// ExpiredAt is when the latest admission expired, zero if none did. An admission expires if the Machine is not
+	// deleted in time.
+	ExpiredAt metav1.Time `json:"expiredAt,omitzero"`
+	// Interrupted reports that the record came from another Machine: clusterctl move or a restore created this Machine
+	// during the departure. Its Node may be cordoned, so the departure continues whatever the schedule says.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Since is when the departure was admitted, by the clock of the manager that admitted it. The budget of the
 	// departure is measured with the manager's clock, not with an API server's.
-	Since metav1.Time `json:"since"`
+	Since metav1.Time `json:"since,omitzero"`
+	// Cycle is the planner run that admitted the departure, in milliseconds since 1970, zero if none did.
+	Cycle int64 `json:"cycle,omitempty"`
 	// MachineUID is the Machine's UID when the record was written. clusterctl move creates the Machine again with
 	// another UID.
 	MachineUID types.UID `json:"machineUID"`
-	// Grace is the gracefulShutdownTimeout when the record was written, such as 300s. A timeout that is shortened later
-	// does not apply to this departure.
+	// Grace is the gracefulShutdownTimeout when the departure was admitted, such as 300s. A timeout that is shortened
+	// later does not apply to this departure.
 	Grace string `json:"grace,omitempty"`
 	// Skips are the annotations that end waits of Cluster API for this departure. They are removed again if the Machine
 	// stays after all.
@@ -85,15 +101,30 @@ type Departure struct {
 	ActionID string `json:"actionID"`
 }
 
+// DepartureWaiting is why a requested departure is not admitted yet.
+//
+// +kubebuilder:object:generate=false
+type DepartureWaiting struct {
+	// Reason is a reason of the condition DepartureGated. Message is its message.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
 // NewDeparture returns the record of a departure that is admitted now.
 func NewDeparture(reason DepartureReason, now time.Time, actionID string) Departure {
-	return Departure{Lane: reason.Lane(), Reason: reason, Since: metav1.NewTime(now.UTC().Truncate(time.Second)), ActionID: actionID}
+	return Departure{Lane: reason.Lane(), Reason: reason, Since: DepartureTime(now), ActionID: actionID}
 }
+
+// DepartureTime returns an instant with the precision of a departure record, rounded down to a second.
+func DepartureTime(at time.Time) metav1.Time { return metav1.NewTime(at.UTC().Truncate(time.Second)) }
 
 // ParseDeparture parses the value of DepartureAnnotation. ok is false for every value that no controller writes, such
 // as a record without an instant.
 func ParseDeparture(text string) (d Departure, ok bool) {
-	if err := json.Unmarshal([]byte(text), &d); err != nil || d.Since.IsZero() || d.Reason == "" {
+	if text == "" {
+		return Departure{}, false // Most Machines have none.
+	}
+	if err := json.Unmarshal([]byte(text), &d); err != nil || d.Since.IsZero() && d.RequestedAt.IsZero() || d.Reason == "" {
 		return Departure{}, false
 	}
 	return d, true

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
@@ -38,17 +38,17 @@ func (s says) RoundTrip(*http.Request) (*http.Response, error) {
 func TestAClockThatIsWrongHoldsEverybody(t *testing.T) {
 	w := newWorld(t, 40)
 	w.r.APIClock = apiclock.New(w.clock)
-	w.leaves(departure.Scheduled, 0)
+	w.leaves(v1alpha1.ScheduledLane, 0)
 	w.plan()
 	w.after(lease)
-	if w.plan(); len(w.begin()) != 0 || w.verdict(0).Reason != departure.WarmingUp {
-		t.Errorf("before the API server has told its time: %+v", w.verdict(0))
+	if w.plan(); len(w.begin()) != 0 || w.waits(0).Reason != v1alpha1.WarmUpReason {
+		t.Errorf("before the API server has told its time: %+v", w.waits(0))
 	}
 	w.ahead = time.Hour
 	w.hears(t.Context(), w.ahead)
 	for range 5 {
-		if next := w.plan(); len(w.begin()) != 0 || w.verdict(0).Reason != departure.ClockSuspect || next != rails.Apart {
-			t.Errorf("%+v, the planner asks again in %s", w.verdict(0), next)
+		if next := w.plan(); len(w.begin()) != 0 || w.waits(0).Reason != v1alpha1.ClockSuspectReason || next != rails.Apart {
+			t.Errorf("%+v, the planner asks again in %s", w.waits(0), next)
 		}
 		w.after(rails.Apart)
 	}
@@ -57,6 +57,6 @@ func TestAClockThatIsWrongHoldsEverybody(t *testing.T) {
 		w.plan() // Each run requests the time.
 	}
 	if w.plan(); len(w.begin()) != 1 {
-		t.Errorf("nobody leaves by a clock that is right: %+v", w.verdict(0))
+		t.Errorf("nobody leaves by a clock that is right: %+v", w.waits(0))
 	}
 }

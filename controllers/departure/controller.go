@@ -3,27 +3,29 @@
 // Package departure is the departure planner. For each Cluster it decides which departures that are due may
 // start now.
 //
-// It reads the machines of the Cluster from the Roster, calls departure.Decide, and publishes the plan to the Roster.
-// Outside the exempt lane, no departure starts without its admission. It lists ScheduledMachines live only if the
-// Roster suggests a wipe. It writes only Events, metrics and logs. The reconciler that deletes the Machine writes the
-// departure record.
+// It reads the Machines of the Cluster and their departure records, and calls departure.Decide. For each admitted
+// departure it writes the admission to the record and deletes the Machine. To the other records it writes why the machine
+// waits. Outside the exempt lane, no departure starts without an admission. It lists ScheduledMachines live only if a
+// wipe is suspected.
 package departure
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
 // Reconciler plans the departures of Clusters.
@@ -32,8 +34,10 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// APIClock returns the trust in Clock. With nil, Clock is trusted.
 	APIClock *apiclock.Clock
-	// Roster is the list of machines.
-	Roster *roster.Roster
+	// Actuate writes departure records and deletes Machines.
+	Actuate *actuate.Actuator
+	// Steps are the departure steps that run before a machine leaves. Package machinehook carries them out.
+	Steps leaving.Steps
 	// Limits bound how many machines may leave. The zero value sets no limit.
 	Limits departure.Limits
 	// Lease is the lease duration of leader election: for so long another manager may still act as leader. Zero
@@ -60,10 +64,12 @@ type Reconciler struct {
 // A cluster is the planner's state of one Cluster between reconciles. Only the worker that reconciles the
 // Cluster uses it, except shown, which r.mu guards.
 type cluster struct {
-	// deferred has the candidates that were counted as deferred by the cap. The value is their Since.
-	deferred map[string]time.Time
-	// admitted has the candidates that were counted as admitted. The value is their Since.
-	admitted map[string]time.Time
+	// members are the machines of the last run, nil before the first.
+	members map[types.UID]*member
+	// starts are the starts of departures within departure.MaxWait. departed counts all starts of machines that had a
+	// Node.
+	starts   []time.Time
+	departed int
 	// lastWarning has the time of the latest Event by its reason.
 	lastWarning map[string]time.Time
 
@@ -71,49 +77,57 @@ type cluster struct {
 	shown
 }
 
-// Reconcile plans the departures of one Cluster. It reads the Roster, which enqueues the Cluster on every
-// change. It lists live only if a wipe is suspected.
+// Reconcile plans the departures of one Cluster.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key := req.NamespacedName
-	c := r.cluster(key)
-	now := r.Clock.Now()
-	fleet, next := r.Roster.Fleet(key, now)
-	gates, opens, err := r.gates(ctx, key, c, fleet)
+	o, err := r.observe(ctx, key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	fleet.Gates = gates
-	plan := departure.Decide(fleet, r.Limits)
-	r.Roster.Publish(key, plan, now)
-	r.report(ctx, key, c, plan, now)
-	next = departure.Earliest(departure.Earliest(next, plan.Next), opens)
+	c, now := r.cluster(key), r.Clock.Now()
+	c.count(o, now)
+	var opens time.Time
+	o.fleet.Gates, opens = r.gates(ctx, key, c, o)
+	plan := departure.Decide(o.fleet, r.Limits).Only(func(name string) bool { return o.candidates[name] != nil })
+	deferred := false
+	if !r.Actuate.Suppresses() {
+		deferred, err = r.publish(ctx, key, c, o, plan)
+	}
+	r.report(ctx, key, c, plan, deferred, now)
+	next := departure.Earliest(departure.Earliest(o.next, plan.Next), opens)
+	if err != nil {
+		telemetry.Failed(name)
+		next = departure.Earliest(next, now.Add(retry))
+	}
 	if next.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: max(next.Sub(now), time.Millisecond)}, nil
 }
 
+// retry is the delay after a record could not be written, or a Machine not be deleted.
+const retry = time.Second
+
 // gates returns the gates that are closed, and when to check them again.
-func (r *Reconciler) gates(ctx context.Context, key client.ObjectKey, c *cluster, f departure.Fleet) (g departure.Gates, next time.Time, err error) {
-	if g.Hold, err = r.hold(ctx, key); err != nil || !r.metered() {
-		return g, next, err
+func (r *Reconciler) gates(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (g departure.Gates, next time.Time) {
+	f := o.fleet
+	if g.Hold = holdMessage(o.cluster); !r.metered() {
+		return g, next
 	}
-	if err := r.setBaseline(ctx, key, c); err != nil {
-		return g, next, fmt.Errorf("counting machines: %w", err)
-	}
+	r.setBaseline(key, c, o)
 	trust := r.APIClock.Trust()
 	g.ClockSuspect = trust == rails.Suspect
 	if g.WarmUp, next = r.lead(f.Now, c.counted, trust != rails.Untold).WarmUp(f.Now); g.WarmUp != departure.Warm {
-		r.grow(key, c, f)
+		c.grow(f)
 	}
 	switch {
 	case g.ClockSuspect && len(f.Candidates) > 0:
 		r.sampleClock(ctx, key)
 		next = f.Now.Add(rails.Apart)
 	case g.WarmUp == departure.Warm && r.WipeGuard:
-		g.WipeQuarantine, next = r.quarantine(ctx, key, c, f)
+		g.WipeQuarantine, next = r.quarantine(ctx, key, c, o)
 	case len(f.Candidates) == 0:
 		next = time.Time{} // No candidate waits for the end of the warm-up.
 	}
-	return g, next, nil
+	return g, next
 }

@@ -3,21 +3,27 @@
 package departure_test
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
 // TestANewLeaderWarmsUp makes machines due while a manager becomes leader.
 func TestANewLeaderWarmsUp(t *testing.T) {
 	const s = time.Second
 	w := newWorld(t, 40)
-	w.leaves(departure.Scheduled, 0)
-	w.leaves(departure.Unscheduled, 1)
+	w.leaves(v1alpha1.ScheduledLane, 0)
+	w.leaves(v1alpha1.UnscheduledLane, 1)
 	for _, step := range []struct {
 		reason string
 		at     time.Duration
@@ -33,8 +39,8 @@ func TestANewLeaderWarmsUp(t *testing.T) {
 		w.clock.SetTime(noon.Add(step.at))
 		next := max(w.plan(), 1)
 		began := w.begin()
-		if diff := cmp.Diff(step.began, began); diff != "" || w.verdict(1).Reason != step.waits {
-			t.Errorf("after %s the other one waits for %q: %s\n%s", step.at, w.verdict(1).Reason, step.reason, diff)
+		if diff := cmp.Diff(step.began, began); diff != "" || departure.Reason(w.waits(1).Reason) != step.waits {
+			t.Errorf("after %s the other one waits for %q: %s\n%s", step.at, w.waits(1).Reason, step.reason, diff)
 		}
 		if step.waits != "" && next != max(step.next, time.Millisecond) {
 			t.Errorf("after %s the planner asks again in %s, want %s: %s", step.at, next, step.next, step.reason)
@@ -47,7 +53,7 @@ func TestWithoutLimitsNobodyWaits(t *testing.T) {
 	w := newWorld(t, 40)
 	w.r.Limits = departure.Limits{}
 	for i := range 40 {
-		w.leaves(departure.Unscheduled, i)
+		w.leaves(v1alpha1.UnscheduledLane, i)
 	}
 	if next := w.plan(); len(w.begin()) != 40 || next > departure.Window {
 		t.Errorf("not all leave at once, or the planner asks again in %s", next)
@@ -74,7 +80,7 @@ func TestARestartKeepsTheCap(t *testing.T) {
 	w := newWorld(t, 100)
 	w.warm()
 	for i := range 60 {
-		w.leaves(departure.Unscheduled, i)
+		w.leaves(v1alpha1.UnscheduledLane, i)
 	}
 	var starts []time.Time
 	for second := range 120 {
@@ -100,13 +106,132 @@ func TestARestartKeepsTheCap(t *testing.T) {
 // TestAnOwnerIsNotPlanned starts an urgent departure during the warm-up.
 func TestAnOwnerIsNotPlanned(t *testing.T) {
 	w := newWorld(t, 44)
-	w.r.Roster.RecordExemptStart(box(0), uid(0), w.clock.Now())
-	w.report(0, func(e *roster.Entry) { e.Left = w.clock.Now() })
+	w.reclaim(0)
 	w.plan()
 	w.after(lease - 6*time.Second)
-	w.leaves(departure.Scheduled, 1, 2)
+	w.leaves(v1alpha1.ScheduledLane, 1, 2)
 	w.after(time.Second)
 	if w.plan(); len(w.begin()) != 2 {
 		t.Error("an owner's machine that left long ago counts")
+	}
+}
+
+// TestAnAdmissionExpires admits a machine whose deletion fails. Its hooks are back then, and it comes last.
+func TestAnAdmissionExpires(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.undeletable = errors.New("a webhook is down")
+	w.leaves(v1alpha1.UnscheduledLane, 3)
+	if next := w.plan(); len(w.admitted()) != 1 || next != time.Second {
+		t.Fatalf("%v are admitted, the planner looks again in %s", w.admitted(), next)
+	}
+	if m := w.machine(3); m.Annotations[v1alpha1.PreDrainHookAnnotation] != "" {
+		t.Error("its hooks delay Cluster API by a second")
+	}
+	w.leaves(v1alpha1.UnscheduledLane, 5)
+	w.after(departure.Window)
+	w.plan()
+	m := w.machine(3)
+	if d, ok := children.RequestOf(m, w.clock.Now()); !ok || d.ExpiredAt.IsZero() || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
+		t.Errorf("the record is %+v, the annotations %v", d, m.Annotations)
+	}
+	w.undeletable = nil
+	if w.plan(); len(w.begin()) != 0 {
+		t.Error("a delete call that was sent before may still arrive")
+	}
+	w.after(departure.Window)
+	if w.plan(); !slices.Equal(w.begin(), []int{5}) {
+		t.Error("the machine whose admission expired does not come last")
+	}
+}
+
+// TestADeletionIsTriedAgain refuses the first deletion.
+func TestADeletionIsTriedAgain(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.undeletable = errors.New("a webhook is down")
+	w.leaves(v1alpha1.UnscheduledLane, 3)
+	w.plan()
+	w.undeletable = nil
+	w.after(time.Second)
+	if w.plan(); !slices.Equal(w.begin(), []int{3}) {
+		t.Error("it is not deleted")
+	}
+}
+
+// TestAnotherAdmissionLeadsToNoDeletion writes admissions by hand, and by the leader before.
+func TestAnotherAdmissionLeadsToNoDeletion(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	for i := range 5 {
+		w.change(i, func(m *clusterv1.Machine) {
+			children.SetDeparture(m, v1alpha1.NewDeparture(v1alpha1.WindowClosed, w.clock.Now(), "forged"))
+		})
+	}
+	var began []int
+	for range 12 {
+		w.plan()
+		began = append(began, w.begin()...)
+		w.after(2 * time.Second)
+	}
+	if len(began) > 1 {
+		t.Errorf("%v leave within 24 s", began)
+	}
+}
+
+// TestARefusedAdmissionCounts has an API server that refuses all patches.
+func TestARefusedAdmissionCounts(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
+	w.refused = errors.New("a webhook is down")
+	if next := w.plan(); next != time.Second {
+		t.Errorf("the planner looks again in %s", next)
+	}
+	w.refused = nil
+	w.after(time.Second)
+	if w.plan(); len(w.begin()) != 0 {
+		t.Error("the admission may have been written")
+	}
+	w.after(departure.Window)
+	if w.plan(); !slices.Equal(w.begin(), []int{4}) {
+		t.Error("the machine whose admission was refused does not come last")
+	}
+}
+
+// TestNothingIsWrittenWhilePaused pauses a Cluster while one machine is admitted and another waits.
+func TestNothingIsWrittenWhilePaused(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.undeletable = errors.New("a webhook is down")
+	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
+	w.plan()
+	c := &clusterv1.Cluster{}
+	w.must(w.Get(w.Context(), lab, c))
+	c.Spec.Paused = new(true)
+	w.must(w.Update(w.Context(), c))
+	w.refused = errors.New("nothing is written")
+	for range 3 {
+		w.after(departure.Window)
+		w.plan()
+	}
+}
+
+// TestAnAnnouncedEndKeepsItsPlace ends two windows. The machine that has requested its departure comes last in the order.
+func TestAnAnnouncedEndKeepsItsPlace(t *testing.T) {
+	w := newWorld(t, 2)
+	w.warm()
+	end := metav1.NewTime(w.clock.Now())
+	sm := &v1alpha1.ScheduledMachine{}
+	w.must(w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: box(0)}, sm))
+	sm.Spec.Priority, sm.Status.NextCleanup, sm.Status.NextCleanupSince, sm.Status.ObservedGeneration = new(int32(1)), &end, new(metav1.NewTime(noon.Add(-time.Hour))), sm.Generation
+	w.must(w.Update(w.Context(), sm))
+	w.leaves(v1alpha1.ScheduledLane, 1)
+	if w.plan(); len(w.begin()) != 0 {
+		t.Error("it is admitted before a less important machine")
+	}
+	w.after(departure.Window)
+	if w.plan(); len(w.begin()) != 1 {
+		t.Error("it waits for a machine that does not request its departure")
 	}
 }

@@ -11,9 +11,6 @@ import (
 // Collector returns the collector of the planner's gauges.
 func (r *Reconciler) Collector() prometheus.Collector { return collector{r} }
 
-// HoldChanges exports holdChanges.
-var HoldChanges = holdChanges
-
 // The functions set and remove the series of a Cluster.
 var (
 	StartClusterSeries  = startClusterSeries

@@ -7,12 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
@@ -20,9 +17,9 @@ import (
 func TestAPersonHoldsDepartures(t *testing.T) {
 	w := newWorld(t, 40)
 	w.warm()
-	w.annotations = map[string]string{v1alpha1.HoldDeparturesAnnotation: "a bad template\nsee INC-12"}
-	w.leaves(departure.Scheduled, 0)
-	w.leaves(departure.Unscheduled, 1)
+	w.annotate(map[string]string{v1alpha1.HoldDeparturesAnnotation: "a bad template\nsee INC-12"})
+	w.leaves(v1alpha1.ScheduledLane, 0)
+	w.leaves(v1alpha1.UnscheduledLane, 1)
 	for range 3 {
 		if next := w.plan(); len(w.begin()) != 0 || next != 0 {
 			t.Errorf("departures start although they are held; the planner asks again in %s", next)
@@ -31,13 +28,13 @@ func TestAPersonHoldsDepartures(t *testing.T) {
 	}
 	const want = "The departures of Cluster lab are held: a bad template see INC-12. To end this: kubectl 5spot -n farm release-departures lab"
 	for i := range 2 {
-		if v := w.verdict(i); string(v.Reason) != v1alpha1.DeparturesHeldReason || v.Message != want {
+		if v := w.waits(i); v.Reason != v1alpha1.DeparturesHeldReason || v.Message != want {
 			t.Errorf("box %d: %+v", i, v)
 		}
 	}
-	w.annotations = nil
+	w.annotate(nil)
 	if w.plan(); len(w.begin()) != 2 {
-		t.Errorf("departures do not start after the release: %+v", w.verdict(0))
+		t.Errorf("departures do not start after the release: %+v", w.waits(0))
 	}
 	w.plan()
 	if len(w.warnings) != 2 || !strings.Contains(w.warnings[0], "A person holds departures") || !strings.Contains(w.warnings[1], "A person no longer holds departures") {
@@ -49,7 +46,7 @@ func TestAPersonHoldsDepartures(t *testing.T) {
 func TestAnUnreadableClusterReleasesNothing(t *testing.T) {
 	w := newWorld(t, 40)
 	w.warm()
-	w.leaves(departure.Unscheduled, 1)
+	w.leaves(v1alpha1.UnscheduledLane, 1)
 	w.unread = errors.New("the cache is not ready")
 	if _, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: lab}); err == nil || len(w.begin()) != 0 {
 		t.Errorf("departures start although the hold is unknown: %v", err)
@@ -60,32 +57,11 @@ func TestAnUnreadableClusterReleasesNothing(t *testing.T) {
 func TestAHoldWithoutACap(t *testing.T) {
 	w := newWorld(t, 3)
 	w.r.Limits = departure.Limits{}
-	w.annotations = map[string]string{v1alpha1.HoldDeparturesAnnotation: ""}
-	w.leaves(departure.Unscheduled, 0, 1, 2)
+	w.annotate(map[string]string{v1alpha1.HoldDeparturesAnnotation: ""})
+	w.leaves(v1alpha1.UnscheduledLane, 0, 1, 2)
 	w.plan()
 	const want = "The departures of Cluster lab are held. To end this: kubectl 5spot -n farm release-departures lab"
-	if v := w.verdict(0); len(w.begin()) != 0 || v.Message != want {
+	if v := w.waits(0); len(w.begin()) != 0 || v.Message != want {
 		t.Errorf("departures start although they are held: %+v", v)
-	}
-}
-
-// TestWhichUpdatesOfAClusterCount checks that only updates of the hold enqueue the Cluster.
-func TestWhichUpdatesOfAClusterCount(t *testing.T) {
-	with := func(annotations map[string]string) *clusterv1.Cluster {
-		c := &clusterv1.Cluster{}
-		c.Annotations = annotations
-		return c
-	}
-	none, held, changed := with(nil), with(map[string]string{v1alpha1.HoldDeparturesAnnotation: ""}), with(map[string]string{v1alpha1.HoldDeparturesAnnotation: "why"})
-	for name, tc := range map[string]struct {
-		before, after *clusterv1.Cluster
-		want          bool
-	}{
-		"Held": {none, held, true}, "Released": {held, none, true}, "Changed": {held, changed, true},
-		"Same": {held, held, false}, "Other": {none, with(map[string]string{"a": "b"}), false},
-	} {
-		if got := planner.HoldChanges().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
-			t.Errorf("%s: %t, want %t", name, got, tc.want)
-		}
 	}
 }

@@ -17,8 +17,7 @@ import (
 // metered reports whether a rail is enabled that may defer a departure.
 func (r *Reconciler) metered() bool { return r.WipeGuard || r.Limits != departure.Limits{} }
 
-// lead returns the state of the warm-up. It counts from the first planner run. The caches are synced by then,
-// because a reconciler has read a machine from them.
+// lead returns the state of the warm-up. It counts from the first planner run. The caches are synced by then.
 func (r *Reconciler) lead(now time.Time, counted, told bool) rails.Lead {
 	r.mu.Lock()
 	defer r.mu.Unlock()

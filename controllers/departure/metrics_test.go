@@ -3,6 +3,7 @@
 package departure_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestWhoWaitsIsCountedOnce(t *testing.T) {
 	w := newWorld(t, 44)
 	w.warm()
 	w.wantOldest("")
-	w.leaves(departure.Unscheduled, 0, 1, 2, 3)
+	w.leaves(v1alpha1.UnscheduledLane, 0, 1, 2, 3)
 	for range 3 {
 		w.plan()
 		w.begin()
@@ -50,7 +51,7 @@ func TestWhoWaitsIsCountedOnce(t *testing.T) {
 	}
 	w.stays(2)
 	w.plan()
-	w.leaves(departure.Unscheduled, 2)
+	w.leaves(v1alpha1.UnscheduledLane, 2)
 	w.plan()
 	if got := planner.Capped(lab, "unscheduled"); got != 3 {
 		t.Errorf("one that is to leave again is counted: %v, want 3", got)
@@ -70,13 +71,13 @@ func TestWhoIsRefusedIsCountedOnce(t *testing.T) {
 	planner.ResetMetrics()
 	w := newWorld(t, 10)
 	w.warm()
-	w.leaves(departure.Unscheduled, 0)
+	w.undeletable = errors.New("a webhook is down")
+	w.leaves(v1alpha1.UnscheduledLane, 0)
 	for turn := range 3 {
 		w.plan()
-		if !w.verdict(0).Granted {
+		if len(w.admitted()) != 1 {
 			t.Fatalf("it may not try in turn %d", turn)
 		}
-		w.r.Roster.FinishAttempt(box(0), uid(0), w.clock.Now())
 		w.after(time.Minute)
 		w.plan()
 		w.after(time.Minute)
@@ -92,7 +93,7 @@ func TestTheSeriesOfAClusterGoWithIt(t *testing.T) {
 	planner.StartClusterSeries(lab)
 	w := newWorld(t, 44)
 	w.warm()
-	w.leaves(departure.Unscheduled, 0, 1, 2)
+	w.leaves(v1alpha1.UnscheduledLane, 0, 1, 2)
 	w.plan()
 	planner.RemoveClusterSeries(client.ObjectKey{Namespace: lab.Namespace, Name: "other"})
 	if got := planner.Series(); got != 4 { // departures and capped machines, per lane
@@ -110,7 +111,7 @@ func TestPeopleAreToldOnceAMinute(t *testing.T) {
 	w.warm()
 	var told []string
 	for i := range 24 { // One more every five seconds.
-		w.leaves(departure.Unscheduled, i)
+		w.leaves(v1alpha1.UnscheduledLane, i)
 		w.plan()
 		w.begin()
 		told = append(told, w.events()...)
@@ -120,7 +121,7 @@ func TestPeopleAreToldOnceAMinute(t *testing.T) {
 		t.Errorf("told %q", told)
 	}
 	w.after(time.Minute)
-	w.leaves(departure.Unscheduled, 24, 25, 26, 27)
+	w.leaves(v1alpha1.UnscheduledLane, 24, 25, 26, 27)
 	w.plan()
 	if told := w.events(); len(told) != 1 {
 		t.Errorf("a minute later told %q", told)

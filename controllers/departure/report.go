@@ -14,7 +14,6 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
 // quiet is the minimum time between two Events with the same reason on a Cluster.
@@ -22,9 +21,7 @@ const quiet = time.Minute
 
 // report updates metrics and logs after a plan, and records an Event if a candidate is deferred for the first
 // time.
-func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departure.Plan, now time.Time) {
-	r.countAdmitted(key, c, p)
-	fresh := c.countDeferred(key, p)
+func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departure.Plan, deferred bool, now time.Time) {
 	r.mu.Lock()
 	was := c.shown
 	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard, onHold: p.HeldFor(departure.DeparturesHeld)}
@@ -33,7 +30,7 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	}
 	r.mu.Unlock()
 	logChanges(ctx, key, was, c.shown, p)
-	if fresh {
+	if deferred {
 		r.recordWarning(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s. To stop all departures: kubectl 5spot -n %s hold-departures %s",
 			limit(p), key.Namespace, key.Name, key.Namespace, key.Name)
 	}
@@ -69,48 +66,13 @@ func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
 	defer r.mu.Unlock()
 	c := r.fleet[key]
 	if c == nil {
-		c = &cluster{lastWarning: map[string]time.Time{}, admitted: map[string]time.Time{}}
+		c = &cluster{lastWarning: map[string]time.Time{}}
 		if r.fleet == nil {
 			r.fleet = map[client.ObjectKey]*cluster{}
 		}
 		r.fleet[key] = c
 	}
 	return c
-}
-
-// countAdmitted counts each candidate at its first admission. A candidate whose delete call fails is admitted
-// again.
-func (r *Reconciler) countAdmitted(key client.ObjectKey, c *cluster, p departure.Plan) {
-	for name, since := range c.admitted {
-		if e, known := r.Roster.LastReport(roster.ParseName(name)); !known || !e.From.Equal(since) {
-			delete(c.admitted, name)
-		}
-	}
-	for _, a := range p.Admitted {
-		if _, again := c.admitted[a.Name]; !again {
-			departures.WithLabelValues(key.Namespace, key.Name, string(a.Lane)).Inc()
-		}
-		c.admitted[a.Name] = a.Since
-	}
-}
-
-// countDeferred counts each candidate at its first deferral by the cap. fresh reports whether there was one.
-func (c *cluster) countDeferred(key client.ObjectKey, p departure.Plan) (fresh bool) {
-	still := make(map[string]time.Time, len(c.deferred))
-	for _, w := range p.Held {
-		if since, was := c.deferred[w.Name]; was && since.Equal(w.Since) {
-			still[w.Name] = since
-		}
-	}
-	for _, w := range p.Deferred {
-		if since, was := c.deferred[w.Name]; !was || !since.Equal(w.Since) {
-			capped.WithLabelValues(key.Namespace, key.Name, string(w.Lane)).Inc()
-			fresh = true
-		}
-		still[w.Name] = w.Since
-	}
-	c.deferred = still
-	return fresh
 }
 
 // oldest returns when the longest waiting candidate became due, zero if none waits.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
@@ -15,12 +16,12 @@ func TestASharedWindowEndIsWorkedOff(t *testing.T) {
 	w := newWorld(t, 44)
 	w.warm()
 	for i := range 40 {
-		w.leaves(departure.Scheduled, i)
+		w.leaves(v1alpha1.ScheduledLane, i)
 	}
 	left := 0
 	for round := range 22 {
 		if round == 7 {
-			w.leaves(departure.Scheduled, 40, 41, 42, 43)
+			w.leaves(v1alpha1.ScheduledLane, 40, 41, 42, 43)
 		}
 		w.plan()
 		began := w.begin()

@@ -5,22 +5,28 @@ package departure_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
 var (
@@ -28,17 +34,24 @@ var (
 	lab  = client.ObjectKey{Namespace: "farm", Name: "lab"}
 )
 
-const lease = 15 * time.Second
+const (
+	lease     = 15 * time.Second
+	indexName = "spec.clusterName"
+	// finalizer keeps a deleted object.
+	finalizer = "test/keep"
+)
 
-// A world is a planner in fake time, with the reported machines of one Cluster.
+// A world is a planner in fake time, with the machines of one Cluster.
 type world struct {
 	*testing.T
+	client.Client
+
 	r        *planner.Reconciler
 	clock    *clocktesting.FakePassiveClock
 	recorder *events.FakeRecorder
-	entries  map[int]roster.Entry
-	// orphans are Machines whose ScheduledMachines are gone.
-	orphans []clusterv1.Machine
+	machines int
+	// begun has the machines that begin has returned.
+	begun map[int]bool
 	// warnings are the log lines at warning level.
 	warnings []string
 	// guarded enables the wipe quarantine.
@@ -47,39 +60,100 @@ type world struct {
 	// spec at the API server than in the cache.
 	listed  int
 	failing error
-	newer   map[int]bool
-	// listing is called during a live list. It may be nil.
-	listing func()
+	newer   map[string]bool
+	// hidden has the Machines that the cache does not show.
+	hidden map[string]bool
+	// refused is the error of every patch, undeletable of every deletion.
+	refused, undeletable error
 	// ahead is how far our clock is ahead of the API server's.
 	ahead time.Duration
-	// annotations are the annotations of the Cluster. unread is the error of a cache that cannot return the
-	// Cluster.
-	annotations map[string]string
-	unread      error
+	// unread is the error of a cache that cannot return the Cluster.
+	unread error
 }
 
 // newWorld returns a manager that has just become leader, and a Cluster with this number of machines.
 func newWorld(t *testing.T, machines int) *world {
 	t.Helper()
-	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(100), entries: map[int]roster.Entry{}}
-	for i := range machines {
-		w.entries[i] = roster.Entry{Cluster: lab, Machine: uid(i)}
+	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(100), begun: map[int]bool{}}
+	scheme := runtime.NewScheme()
+	w.must(v1alpha1.AddToScheme(scheme))
+	w.must(clusterv1.AddToScheme(scheme))
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: lab.Name}}
+	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).
+		WithIndex(&v1alpha1.ScheduledMachine{}, indexName, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
+		}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if w.refused != nil {
+					return w.refused
+				}
+				return c.Patch(ctx, obj, patch, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				if w.undeletable != nil {
+					return w.undeletable
+				}
+				return c.Delete(ctx, obj, opts...)
+			},
+		}).Build()
+	for range machines {
+		w.join(true)
 	}
 	w.start()
 	return w
 }
 
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// join adds a machine.
+func (w *world) join(ran bool) {
+	w.Helper()
+	i := w.machines
+	w.machines++
+	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: box(i), UID: uid("owner", i), Generation: 1}}
+	sm.Spec.ClusterName, sm.Status.Phase = lab.Name, v1alpha1.PhaseActive
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: lab.Namespace, Name: machineOf(i), UID: uid("machine", i), Finalizers: []string{finalizer},
+		Annotations: map[string]string{v1alpha1.PreDrainHookAnnotation: ""}, OwnerReferences: ownedBy(box(i), sm.UID),
+	}}
+	m.Spec.ClusterName = lab.Name
+	if ran {
+		sm.Status.NodeRef, m.Status.NodeRef.Name = &v1alpha1.NodeReference{Name: box(i)}, box(i)
+	}
+	w.must(w.Create(w.Context(), sm))
+	w.must(w.Create(w.Context(), m))
+}
+
+func ownedBy(name string, owner types.UID) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachine", Name: name, UID: owner, Controller: new(true)}}
+}
+
 // start starts a manager without state. Machines that have left are gone.
 func (w *world) start() {
+	w.Helper()
 	w.r = &planner.Reconciler{
-		Clock: w.clock, Roster: &roster.Roster{}, Limits: departure.Limits{Cap: 50_000}, Lease: lease, WipeGuard: w.guarded,
-		Reader: objects{w: w}, Live: objects{w: w, live: true}, Recorder: w.recorder,
+		Clock: w.clock, Limits: departure.Limits{Cap: 50_000}, Lease: lease, WipeGuard: w.guarded, Actuate: actuate.New(w.Client),
+		ClusterIndex: indexName, Reader: objects{Client: w.Client, w: w}, Live: objects{Client: w.Client, w: w, live: true}, Recorder: w.recorder,
 	}
-	for i, e := range w.entries {
-		if e.Left.IsZero() {
-			w.report(i, func(*roster.Entry) {})
+	for _, m := range w.list() {
+		if !m.DeletionTimestamp.IsZero() && !children.Held(&m, w.clock.Now()) {
+			m.Finalizers = nil
+			w.must(w.Update(w.Context(), &m))
 		}
 	}
+}
+
+func (w *world) list() []clusterv1.Machine {
+	w.Helper()
+	list := &clusterv1.MachineList{}
+	w.must(w.List(w.Context(), list))
+	return list.Items
 }
 
 // warm waits until the warm-up is over.
@@ -92,28 +166,41 @@ func (w *world) warm() {
 
 func (w *world) after(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// report changes the entry of a machine and reports it.
-func (w *world) report(i int, change func(*roster.Entry)) {
-	e := w.entries[i]
-	change(&e)
-	w.entries[i] = e
-	w.r.Roster.Report(box(i), e, w.clock.Now())
+// machine returns a Machine, nil if it is gone.
+func (w *world) machine(i int) *clusterv1.Machine {
+	w.Helper()
+	m := &clusterv1.Machine{}
+	err := w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: machineOf(i)}, m)
+	w.must(client.IgnoreNotFound(err))
+	if err != nil {
+		return nil
+	}
+	return m
 }
 
-// leaves makes machines due in the lane.
-func (w *world) leaves(lane departure.Lane, machines ...int) {
+// change changes a Machine.
+func (w *world) change(i int, change func(*clusterv1.Machine)) {
+	w.Helper()
+	m := w.machine(i)
+	change(m)
+	w.must(w.Update(w.Context(), m))
+}
+
+// leaves requests departures in the lane.
+func (w *world) leaves(lane v1alpha1.DepartureLane, machines ...int) {
+	w.Helper()
+	now := v1alpha1.DepartureTime(w.clock.Now())
+	d := v1alpha1.Departure{Lane: lane, Reason: v1alpha1.WindowClosed, RequestedAt: now, ActionID: "a"}
+	if lane == v1alpha1.ScheduledLane {
+		d.End = now
+	}
 	for _, i := range machines {
-		w.report(i, func(e *roster.Entry) {
-			e.From, e.Lane = w.clock.Now(), lane
-			if lane == departure.Scheduled {
-				e.End = e.From
-			}
-		})
+		w.change(i, func(m *clusterv1.Machine) { children.Request(m, d, w.clock.Now()) })
 	}
 }
 
 // stays makes a machine wanted again.
-func (w *world) stays(i int) { w.report(i, func(e *roster.Entry) { e.From = time.Time{} }) }
+func (w *world) stays(i int) { w.change(i, children.Withdraw) }
 
 // plan runs the planner, and returns its RequeueAfter, zero if none.
 func (w *world) plan() time.Duration {
@@ -124,26 +211,66 @@ func (w *world) plan() time.Duration {
 		}
 	}, funcr.Options{})
 	res, err := w.r.Reconcile(ctrl.LoggerInto(w.Context(), log), ctrl.Request{NamespacedName: lab})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.must(err)
 	return res.RequeueAfter
 }
 
-// verdict requests the grant of a machine.
-func (w *world) verdict(i int) roster.Verdict {
-	return w.r.Roster.RequestGrant(box(i), uid(i), w.clock.Now())
+// waits returns why a machine is not admitted.
+func (w *world) waits(i int) v1alpha1.DepartureWaiting {
+	w.Helper()
+	if d, ok := children.RequestOf(w.machine(i), w.clock.Now()); ok && d.Waiting != nil {
+		return *d.Waiting
+	}
+	return v1alpha1.DepartureWaiting{}
 }
 
-// begin starts the departures of all granted machines, and returns these machines.
+// admitted returns the machines that are admitted and not deleted.
+func (w *world) admitted() (found []int) {
+	w.Helper()
+	for i := range w.machines {
+		if m := w.machine(i); m != nil && children.Admitted(m, w.clock.Now()) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// begin returns the machines that have started to leave since the previous call. The events of their deletions start the
+// planner.
 func (w *world) begin() (began []int) {
-	for i := range len(w.entries) {
-		if !w.entries[i].From.IsZero() && w.entries[i].Left.IsZero() && w.verdict(i).Granted {
-			w.report(i, func(e *roster.Entry) { e.Left = w.clock.Now() })
+	w.Helper()
+	for i := range w.machines {
+		m := w.machine(i)
+		if m == nil || m.DeletionTimestamp.IsZero() || w.begun[i] {
+			continue
+		}
+		w.begun[i] = true
+		if d, _ := children.DepartureOf(m, w.clock.Now()); d.Lane != v1alpha1.ExemptLane {
 			began = append(began, i)
 		}
 	}
+	if len(began) > 0 {
+		w.plan()
+	}
 	return began
+}
+
+// reclaim records an urgent departure and deletes the Machine.
+func (w *world) reclaim(i int) {
+	w.Helper()
+	w.change(i, func(m *clusterv1.Machine) {
+		children.Record(m, v1alpha1.NewDeparture(v1alpha1.ReclaimedByOwner, w.clock.Now(), "a"))
+	})
+	w.must(w.Delete(w.Context(), w.machine(i)))
+}
+
+// annotate sets the annotations of the Cluster.
+func (w *world) annotate(annotations map[string]string) {
+	w.Helper()
+	c := &clusterv1.Cluster{}
+	w.must(w.Get(w.Context(), lab, c))
+	c.Annotations = annotations
+	w.must(w.Update(w.Context(), c))
 }
 
 // events returns the Events since the previous call.
@@ -158,55 +285,50 @@ func (w *world) events() (all []string) {
 	}
 }
 
-func box(i int) types.NamespacedName {
-	return types.NamespacedName{Namespace: "farm", Name: fmt.Sprintf("box-%02d", i)}
-}
+func box(i int) string { return fmt.Sprintf("box-%02d", i) }
 
-func uid(i int) types.UID { return types.UID(fmt.Sprint("uid-", i)) }
+func machineOf(i int) string { return children.NamesOf(box(i)).Machine }
 
-// objects is the cache or the API server: every Cluster, and the reported machines.
+func uid(of string, i int) types.UID { return types.UID(fmt.Sprint(of, "-", i)) }
+
+// objects is the cache or the API server.
 type objects struct {
-	client.Reader
+	client.Client
 
 	w    *world
 	live bool
 }
 
-func (o objects) Get(ctx context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+func (o objects) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if o.live {
 		o.w.hears(ctx, o.w.ahead)
 	}
-	obj.SetNamespace(key.Namespace)
-	obj.SetName(key.Name)
-	obj.SetAnnotations(o.w.annotations)
-	return o.w.unread
+	if _, cluster := obj.(*clusterv1.Cluster); cluster && o.w.unread != nil {
+		return o.w.unread
+	}
+	return o.Client.Get(ctx, key, obj, opts...)
 }
 
-func (o objects) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (o objects) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if o.live {
-		o.w.listed++
-		if o.w.listing != nil {
-			o.w.listing()
-		}
-		if o.w.failing != nil {
+		if o.w.listed++; o.w.failing != nil {
 			return o.w.failing
 		}
 	}
-	if _, machines := list.(*clusterv1.MachineList); machines {
-		list.(*clusterv1.MachineList).Items = o.w.orphans
-		return nil
+	if err := o.Client.List(ctx, list, opts...); err != nil {
+		return err
 	}
-	for i, e := range o.w.entries {
-		sm := v1alpha1.ScheduledMachine{}
-		sm.Namespace, sm.Name, sm.Generation, sm.Spec.ClusterName = lab.Namespace, box(i).Name, e.Generation, lab.Name
-		if o.live && o.w.newer[i] {
-			sm.Generation++
+	switch l := list.(type) {
+	case *v1alpha1.ScheduledMachineList:
+		for i := range l.Items {
+			if o.live && o.w.newer[l.Items[i].Name] {
+				l.Items[i].Generation++
+			}
 		}
-		if e.Left.IsZero() {
-			sm.Status.Phase, sm.Status.NodeRef = v1alpha1.PhaseActive, &v1alpha1.NodeReference{}
+	case *clusterv1.MachineList:
+		if !o.live {
+			l.Items = slices.DeleteFunc(l.Items, func(m clusterv1.Machine) bool { return o.w.hidden[m.Name] })
 		}
-		l := list.(*v1alpha1.ScheduledMachineList)
-		l.Items = append(l.Items, sm)
 	}
 	return nil
 }

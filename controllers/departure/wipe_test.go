@@ -10,11 +10,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
 // newGuarded returns a manager with the wipe quarantine after its warm-up.
@@ -28,8 +29,9 @@ func newGuarded(t *testing.T, machines int) *world {
 }
 
 // wipe makes all machines due except the given number.
-func (w *world) wipe(lane departure.Lane, kept int) {
-	for i := range len(w.entries) - kept {
+func (w *world) wipe(lane v1alpha1.DepartureLane, kept int) {
+	w.Helper()
+	for i := range w.machines - kept {
 		w.leaves(lane, i)
 	}
 }
@@ -62,11 +64,11 @@ func (w *world) look(began, listed int, looks string) (next time.Duration) {
 func TestAWipeIsHeldUntilItIsConfirmed(t *testing.T) {
 	w := newGuarded(t, 40)
 	w.look(0, 0, "0")
-	w.wipe(departure.Unscheduled, 3)
+	w.wipe(v1alpha1.UnscheduledLane, 3)
 	if next := w.look(0, 1, "1"); next != rails.Apart {
 		t.Errorf("looks again in %s", next)
 	}
-	if v := w.verdict(0); v.Reason != departure.WipeQuarantine {
+	if v := w.waits(0); v.Reason != v1alpha1.WipeQuarantineReason {
 		t.Errorf("%+v", v)
 	}
 	w.after(rails.Apart - 1)
@@ -88,13 +90,13 @@ func TestWhatIsNoWipe(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		machines int
-		lane     departure.Lane
+		lane     v1alpha1.DepartureLane
 		kept     int
 		began    int
 	}{
-		"Announced":    {"Five o'clock is none.", 40, departure.Scheduled, 0, 2},
-		"OneInTenStay": {"Nearly all are more than nine in ten.", 40, departure.Unscheduled, 4, 2},
-		"SmallCluster": {"Of nine all may leave on any day.", 9, departure.Unscheduled, 0, 1},
+		"Announced":    {"Five o'clock is none.", 40, v1alpha1.ScheduledLane, 0, 2},
+		"OneInTenStay": {"Nearly all are more than nine in ten.", 40, v1alpha1.UnscheduledLane, 4, 2},
+		"SmallCluster": {"Of nine all may leave on any day.", 9, v1alpha1.UnscheduledLane, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGuarded(t, tc.machines)
@@ -110,7 +112,7 @@ func TestWhatIsNoWipe(t *testing.T) {
 // TestAWipeThatIsUndone makes the machines wanted again between two checks.
 func TestAWipeThatIsUndone(t *testing.T) {
 	w := newGuarded(t, 40)
-	w.wipe(departure.Unscheduled, 0)
+	w.wipe(v1alpha1.UnscheduledLane, 0)
 	w.look(0, 1, "1")
 	for i := range 39 {
 		w.stays(i)
@@ -127,16 +129,16 @@ func TestALookThatIsNone(t *testing.T) {
 			}
 		},
 		"Differs": func(w *world, is bool) {
-			w.newer = map[int]bool{}
+			w.newer = map[string]bool{}
 			for i := range 40 {
-				w.newer[i] = is
+				w.newer[box(i)] = is
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGuarded(t, 40)
 			tc(w, true)
-			w.wipe(departure.Unscheduled, 0)
+			w.wipe(v1alpha1.UnscheduledLane, 0)
 			if next := w.look(0, 1, "1"); next != rails.Apart {
 				t.Errorf("looks again in %s", next)
 			}
@@ -168,7 +170,7 @@ func (w *world) confirm(began int) {
 // TestAWipeThatComesWithTheRestart starts the manager while all machines are due.
 func TestAWipeThatComesWithTheRestart(t *testing.T) {
 	w := newGuarded(t, 40)
-	w.wipe(departure.Unscheduled, 0)
+	w.wipe(v1alpha1.UnscheduledLane, 0)
 	w.start()
 	w.plan()
 	w.after(lease)
@@ -182,12 +184,11 @@ func TestAWipeOfMachinesThatJoinedInAWarmUp(t *testing.T) {
 	w.guarded = true
 	w.start()
 	w.plan()
-	for i := range 40 {
-		w.entries[i] = roster.Entry{Cluster: lab, Machine: uid(i)}
-		w.report(i, func(*roster.Entry) {})
+	for range 39 {
+		w.join(true)
 	}
 	w.plan()
-	w.wipe(departure.Unscheduled, 0)
+	w.wipe(v1alpha1.UnscheduledLane, 0)
 	w.plan()
 	w.after(lease)
 	w.look(0, 1, "1")
@@ -198,12 +199,13 @@ func TestWhoIsUnknownIsNotLost(t *testing.T) {
 	w := newWorld(t, 40)
 	w.guarded = true
 	w.start()
+	w.hidden = map[string]bool{}
 	for i := range 38 {
-		w.r.Roster.Forget(box(i), w.clock.Now())
+		w.hidden[machineOf(i)] = true
 	}
 	w.warm()
 	w.look(0, 0, "0")
-	w.leaves(departure.Unscheduled, 39)
+	w.leaves(v1alpha1.UnscheduledLane, 39)
 	w.look(1, 1, "0")
 }
 
@@ -211,11 +213,11 @@ func TestWhoIsUnknownIsNotLost(t *testing.T) {
 func TestOwnersAreNoWipe(t *testing.T) {
 	w := newGuarded(t, 40)
 	for i := range 37 {
-		w.report(i, func(e *roster.Entry) { e.Left = w.clock.Now() })
+		w.reclaim(i)
 	}
 	w.look(0, 0, "0")
 	w.after(departure.Window + time.Second)
-	w.leaves(departure.Unscheduled, 39)
+	w.leaves(v1alpha1.UnscheduledLane, 39)
 	w.look(1, 0, "0")
 }
 
@@ -233,15 +235,15 @@ func TestASettledClusterIsNotListed(t *testing.T) {
 // TestARailIsLoggedWhenItBeginsAndEnds holds a wipe that is undone, and then defers machines.
 func TestARailIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	w := newGuarded(t, 20)
-	w.wipe(departure.Unscheduled, 0)
+	w.wipe(v1alpha1.UnscheduledLane, 0)
 	for range 3 {
 		w.plan()
 	}
-	for i := range w.entries {
+	for i := range w.machines {
 		w.stays(i)
 	}
 	w.plan()
-	w.leaves(departure.Unscheduled, 0, 1)
+	w.leaves(v1alpha1.UnscheduledLane, 0, 1)
 	for range 3 {
 		w.plan()
 		w.begin()
@@ -261,30 +263,35 @@ func TestARailIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	}
 }
 
-// TestMachinesThatNeverRanRaiseNoLimit has 900 machines without a Node and 100 that run. All are renamed:
+// TestMachinesThatNeverRanRaiseNoLimit has 200 machines without a Node and 40 that run. All that run are renamed:
 // deleted, and created with other names.
 func TestMachinesThatNeverRanRaiseNoLimit(t *testing.T) {
-	w := newGuarded(t, 100)
-	for i := range 900 {
-		w.entries[100+i] = roster.Entry{Cluster: lab, Machine: uid(100 + i), NeverRan: true}
-		w.report(100+i, func(*roster.Entry) {})
+	w := newGuarded(t, 40)
+	for range 200 {
+		w.join(false)
 	}
 	w.plan()
-	for i := range 100 {
-		w.leaves(departure.Unscheduled, i)
+	for i := range 40 {
+		w.leaves(v1alpha1.UnscheduledLane, i)
 	}
-	w.confirm(5)
+	w.confirm(2)
 	w.after(departure.Window)
-	w.look(4, 3, "0")
+	w.look(1, 3, "0")
 }
 
-// TestAMachineThatRanStaysCounted removes the status of a Machine.
+// TestAMachineThatRanStaysCounted removes the status of all Machines and ScheduledMachines. Two of 40 start.
 func TestAMachineThatRanStaysCounted(t *testing.T) {
 	w := newGuarded(t, 40)
 	for i := range 40 {
-		w.report(i, func(e *roster.Entry) { e.NeverRan = true })
+		w.change(i, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" })
+		sm := &v1alpha1.ScheduledMachine{}
+		w.must(w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: box(i)}, sm))
+		sm.Status.NodeRef = nil
+		w.must(w.Update(w.Context(), sm))
 	}
-	if f, _ := w.r.Roster.Fleet(lab, w.clock.Now()); f.NeverRan != 0 {
-		t.Errorf("%d of 40 machines that have run count as machines that never ran", f.NeverRan)
+	w.leaves(v1alpha1.UnscheduledLane, 0, 1, 2)
+	w.plan()
+	if began := w.begin(); len(began) != 2 {
+		t.Errorf("%v start", began)
 	}
 }

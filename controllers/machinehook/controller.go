@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -31,7 +30,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -59,8 +57,6 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Extensions calls the extensions.
 	Extensions Extensions
-	// Roster returns which Machines may start to leave. With nil, all of them may.
-	Roster *roster.Roster
 	// HookCaller runs the calls in the background. SetupWithManager creates one if it is nil.
 	HookCaller *leaving.HookCaller
 	// Steps are the built-in steps. They run in parallel with the extensions.
@@ -79,9 +75,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	machine := &clusterv1.Machine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, machine); err != nil {
 		r.fresh.Forget(req)
-		if apierrors.IsNotFound(err) {
-			r.Roster.RecordGone(roster.OrphanName(req.NamespacedName), r.Clock.Now())
-		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if machine.DeletionTimestamp.IsZero() {
@@ -112,9 +105,7 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 		r.cancelCalls(machine.UID)
 		return time.Time{}, nil
 	}
-	r.reportOrphan(s)
-	f := s.facts(r.Clock.Now())
-	return r.act(ctx, s, f, decide(f))
+	return r.act(ctx, s, decide(s.facts(r.Clock.Now())))
 }
 
 // cancelCalls cancels all open calls for a Machine and drops the state of its steps.
@@ -124,7 +115,7 @@ func (r *Reconciler) cancelCalls(machine types.UID) {
 }
 
 // act carries out a step. again is when to reconcile again.
-func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next nextAction) (again time.Time, err error) {
+func (r *Reconciler) act(ctx context.Context, s *scope, next nextAction) (again time.Time, err error) {
 	if next != askBeforeDrain && next != askBeforeTermination {
 		r.cancelCalls(s.machine.UID)
 	}
@@ -132,10 +123,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next nextAction
 		if err := r.leave(s).Permit(ctx, s.machine); err != nil {
 			return time.Time{}, err
 		}
-		if !r.mayStart(s, f) {
-			return time.Time{}, nil // The planner enqueues it.
+		if !r.mayStart(s, r.Clock.Now()) {
+			return time.Time{}, nil // The planner admits it on the Machine.
 		}
-		defer r.finishAttempt(s)
 	}
 	switch next {
 	case noStep:
@@ -159,7 +149,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, f facts, next nextAction
 func (r *Reconciler) leave(s *scope) actuate.Action {
 	now := r.Clock.Now()
 	i := actuate.Intent{
-		Reason: s.reason(now), At: now, Cycle: s.cycle, Machine: client.ObjectKeyFromObject(s.machine),
+		Reason: s.reason(now), At: now, Machine: client.ObjectKeyFromObject(s.machine),
 		Cluster: client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClusterName},
 	}
 	if s.clusterGoes() {

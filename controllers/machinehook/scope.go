@@ -19,7 +19,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -36,8 +35,6 @@ type scope struct {
 	hooks []v1alpha1.MachineDeletionHook
 	// steps are the built-in steps that apply to the Machine.
 	steps leaving.Steps
-	// cycle is the planner run that admitted the departure, zero if no run did.
-	cycle int64
 }
 
 // observe reads the objects of a Machine. It returns nil for a Machine that another manager serves, and for one
@@ -81,20 +78,15 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 // its hooks are always removed. Each manager then calls the extensions, which must tolerate repeated calls (ADR
 // 0022).
 func (s *scope) servedBy(filter string) bool {
-	var says []map[string]string
+	var objects []client.Object
 	if s.scheduled != nil {
-		says = append(says, s.scheduled.Labels)
+		objects = append(objects, s.scheduled)
 	}
-	says = append(says, s.machine.Labels)
+	objects = append(objects, s.machine)
 	if s.cluster != nil {
-		says = append(says, s.cluster.Labels)
+		objects = append(objects, s.cluster)
 	}
-	for _, labels := range says {
-		if value, ok := labels[clusterv1.WatchLabel]; ok && filter != "" {
-			return value == filter
-		}
-	}
-	return true
+	return workload.ServedBy(filter, objects...)
 }
 
 // orphaned reports whether the Machine was made for a ScheduledMachine that does not exist any more.
@@ -104,15 +96,6 @@ func (s *scope) orphaned() bool {
 		uid = s.scheduled.UID
 	}
 	return children.Orphaned(s.machine, uid)
-}
-
-// rosterName returns the name of the Machine in the Roster: the name of its ScheduledMachine or, for an orphan, its
-// own name.
-func (s *scope) rosterName() types.NamespacedName {
-	if s.orphaned() {
-		return roster.OrphanName(client.ObjectKeyFromObject(s.machine))
-	}
-	return client.ObjectKeyFromObject(s.scheduled)
 }
 
 // facts converts the objects to the input of decide.

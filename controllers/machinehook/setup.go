@@ -23,7 +23,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
@@ -49,7 +48,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		Named("machinehook").
 		For(&clusterv1.Machine{}, builder.WithPredicates(r.leaves())).
 		WatchesRawSource(r.HookCaller.Woken()).
-		WatchesRawSource(r.Roster.Machines(ofPlan)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(predicate.Or(wake.ClusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.Relabelled()))).
 		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(gone(), unpaused(), wake.Relabelled()))).
@@ -72,7 +70,6 @@ func (r *Reconciler) leaves() predicate.Predicate {
 	forget := func(machine client.Object) {
 		r.notified.Delete(machine.GetUID())
 		r.cancelCalls(machine.GetUID())
-		r.Roster.RecordGone(roster.OrphanName(client.ObjectKeyFromObject(machine)), r.Clock.Now())
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return leaves(e.Object) },

@@ -113,6 +113,7 @@ func TestWhatWakesAMachine(t *testing.T) {
 			}
 			w.run("")
 			w.leave()
+			w.admit()
 			w.becomes("pre-drain pre-terminate", "False WaitingForExtension")
 			tc.happens(w)
 			w.becomes("", "")
@@ -147,6 +148,7 @@ func TestALabelThatAppears(t *testing.T) {
 			w.leave()
 			<-looked
 			happens(w)
+			w.admit()
 			w.becomes("", "")
 		})
 	}

@@ -196,12 +196,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	if !s.providerRead {
 		r.readProviderObjects(ctx, s)
 	}
-	err := errors.Join(refused, r.ejectRest(ctx, s))
-	if m := s.children.Machine; m != nil {
-		// The roster counts the departure only now, after all writes that the owner waits for.
-		r.Roster.RecordExemptStart(client.ObjectKeyFromObject(s.scheduled), m.UID, r.Clock.Now())
-	}
-	return err
+	return errors.Join(refused, r.ejectRest(ctx, s))
 }
 
 // ejectRest deletes the remaining provider objects of the machine.

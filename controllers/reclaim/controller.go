@@ -24,7 +24,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
@@ -43,8 +42,6 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Roster counts the departures, for the departure planner. It may be nil.
-	Roster *roster.Roster
 	// ReclaimTracker tracks reclaims that are being served or that have stalled. It may be nil.
 	ReclaimTracker *wake.ReclaimTracker
 	// Hooks configures how a removal handles deletion hooks of others.

@@ -28,9 +28,15 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 		return nil
 	case lifecycle.Ensure:
 		return r.leaveHost(s, r.ensure(ctx, s))
+	case lifecycle.RequestDeparture:
+		if err := r.request(ctx, s, d); err != nil || s.waiting(r.Clock.Now()) != nil {
+			return err
+		}
+		s.pending = waits // The planner answers on the Machine. Until then there is nothing to report.
+		return nil
 	case lifecycle.Depart:
 		s.pending = waits // lifecycle decides Depart only if there is an object to delete.
-		return r.depart(ctx, s, d)
+		return r.departureAction(s, d).Depart(ctx, &s.children)
 	case lifecycle.Expedite:
 		return r.departureAction(s, d).Expedite(ctx, &s.children)
 	case lifecycle.Remove:

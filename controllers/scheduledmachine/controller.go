@@ -34,10 +34,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
@@ -67,10 +66,6 @@ type Reconciler struct {
 	ReclaimTracker *wake.ReclaimTracker
 	// APIClock reports whether Clock is trustworthy; nil means that it is.
 	APIClock *apiclock.Clock
-	// Steps are the departure steps that run before a machine leaves. Package machinehook carries them out.
-	Steps leaving.Steps
-	// Roster admits departures as the departure planner decides; nil admits all.
-	Roster *roster.Roster
 	// Backoff is the back-off after a failure; nil means wake.Backoff.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
@@ -80,7 +75,6 @@ type Reconciler struct {
 	hosts     hosts.Reservations
 	claims    claims
 	differing wake.ReportDelay
-	departed  recentDeletions
 	listened  sampleLimit
 	surges    telemetry.EventLimit
 	// rejections deduplicates the Events about rejected host data.
@@ -104,18 +98,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Backoff.Forget(req)
 		r.fresh.Forget(req)
 		r.differing.Over(req)
-		r.departed.forget(req.NamespacedName)
 		r.rejections.Forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
 		r.claims.forget(req.NamespacedName)
 		r.Actuate.Forget(req.NamespacedName, r.Clock.Now())
-		r.Roster.Forget(req.NamespacedName, r.Clock.Now())
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
 		r.hosts.Leave(req.String())
-		r.Roster.Forget(req.NamespacedName, r.Clock.Now())
 		return ctrl.Result{}, nil // An event of its Cluster or a child enqueued it; another manager serves it.
 	}
 	read := sm.ResourceVersion
@@ -160,7 +151,7 @@ func concerns(sm *v1alpha1.ScheduledMachine, err error) bool {
 	return about.Group == v1alpha1.GroupVersion.Group && about.Name == sm.Name
 }
 
-// reconcile observes, decides, gates, acts and reports. It returns when to reconcile again.
+// reconcile observes, decides, acts and reports. It returns when to reconcile again.
 func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachine) (wakeUp, error) {
 	s, err := r.observe(ctx, sm)
 	if err != nil {
@@ -170,8 +161,6 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 		return r.wakeUp(time.Time{}, wrote), err // Continue when the cache shows the write.
 	}
 	if s.paused {
-		now := r.Clock.Now()
-		r.Roster.Report(client.ObjectKeyFromObject(sm), s.entry(lifecycle.Decision{}, now), now)
 		return wakeUp{}, nil
 	}
 	s.before = sm.DeepCopy()
@@ -179,7 +168,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	return r.move(ctx, s)
 }
 
-// move decides, gates, acts and reports on the observed state.
+// move decides, acts and reports on the observed state.
 func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	evaluations.Inc()
 	now := r.Clock.Now()
@@ -193,17 +182,14 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if err != nil {
 		return wakeUp{}, err
 	}
-	if d = r.gate(s, r.restrictForClock(ctx, s, d, now), now); s.unplanned() {
-		// The planner evaluates the departure at once, and enqueues this object. A Machine without a verdict stays
-		// until then.
-		return wakeUp{at: d.Recheck}, actuate.IgnoreSuppressed(r.removeAbandonedRecord(ctx, s, d))
+	s.action = d.Action
+	if d.Suspended {
+		r.sampleServerTime(ctx, s.scheduled, now)
+		d.Recheck = departure.Earliest(d.Recheck, now.Add(rails.Apart))
 	}
 	r.Actuate.RecordObserved(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
-	if s.starting {
-		r.Roster.FinishAttempt(client.ObjectKeyFromObject(s.scheduled), s.children.Machine.UID, r.Clock.Now())
-	}
-	if actErr == nil && s.pending != nothing {
+	if actErr == nil && s.pending != nothing && d.Action != lifecycle.RequestDeparture {
 		r.observeLag(s, r.Clock.Now())
 	}
 	keepLater, keepErr := r.restoreMetadata(ctx, s, d)
@@ -342,7 +328,7 @@ func (r *Reconciler) claimChildren(ctx context.Context, s *scope) error {
 // departure gets its own budget.
 func (r *Reconciler) removeAbandonedRecord(ctx context.Context, s *scope, d lifecycle.Decision) error {
 	m := s.children.Machine
-	if m == nil || !children.Abandoned(m) || s.scheduled.BeingReclaimed() || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
+	if m == nil || !children.Abandoned(m) || s.scheduled.BeingReclaimed() || d.Again || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
 		return nil
 	}
 	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))

@@ -8,14 +8,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
-
-// The Decision of a reconcile passes four functions, in this order: lifecycle.Decide, reserveAndDecide (which reserves
-// the host), restrictForClock, and gate, which admits or defers a departure.
 
 // reserveAndDecide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one
 // host are reconciled at the same time, the reservation of one fails. That one observes the host again and then sees
@@ -66,18 +61,4 @@ func (s *scope) resolvePendingPhase(now time.Time, d lifecycle.Decision) lifecyc
 	f := s.facts(now)
 	f.Phase = d.Phase
 	return lifecycle.Decide(f)
-}
-
-// restrictForClock restricts a Decision while the clock is suspect: no machine joins, and no wait of a departure ends.
-// The planner holds departures that have not started, by the same clock.
-func (r *Reconciler) restrictForClock(ctx context.Context, s *scope, d lifecycle.Decision, now time.Time) lifecycle.Decision {
-	if r.APIClock.Trust() != rails.Suspect {
-		return d
-	}
-	doubted := lifecycle.Doubted(d, s.facts(now))
-	if doubted.Action != d.Action {
-		r.sampleServerTime(ctx, s.scheduled, now)
-		doubted.Recheck = departure.Earliest(doubted.Recheck, now.Add(rails.Apart))
-	}
-	return doubted
 }

@@ -185,7 +185,7 @@ func TestSettledWritesNothing(t *testing.T) {
 
 // TestCrashPoints covers the life of a machine from joining to the kill switch. It stops the controller before each
 // write, and after each write with the response lost, and restarts it. Each run must end like the run without a crash.
-func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 13, life) }
+func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 14, life) }
 
 // life runs a machine through its life and returns the observed states.
 func life(t *testing.T, fail testenv.Fail) (stations []string, writes int) {

@@ -22,18 +22,17 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 )
 
 // A crowd is a set of running machines of one Cluster, with the planner of their departures.
 type crowd struct {
 	*world
-	all     []*world
-	planner *planner.Reconciler
+	all []*world
 }
 
 // newCrowd returns n running machines, of which one may start to leave in ten seconds. Each has its own priority; the
@@ -42,8 +41,6 @@ func newCrowd(t *testing.T, n int, change func(*v1alpha1.ScheduledMachine)) *cro
 	t.Helper()
 	c := &crowd{world: newWorld(t, change)}
 	c.all = []*world{c.world}
-	turns := &roster.Roster{}
-	c.r.Roster = turns
 	for i := 1; i < n; i++ {
 		other := c.beside(c.sm.Namespace, fmt.Sprint("box-", i), func(sm *v1alpha1.ScheduledMachine) {
 			if change != nil {
@@ -51,23 +48,24 @@ func newCrowd(t *testing.T, n int, change func(*v1alpha1.ScheduledMachine)) *cro
 			}
 			sm.Spec.Priority = new(int32(50 - i))
 		})
-		other.r = c.r
+		other.r, other.planned = c.r, true
 		c.all = append(c.all, other)
 	}
 	for _, w := range c.all {
 		w.running()
 	}
-	c.lead(turns)
+	c.planned = true
+	c.lead()
 	c.clock.SetTime(c.clock.Now().Add(time.Minute)) // The planner has passed its start delay.
 	return c
 }
 
 // lead starts a planner that becomes the leader.
-func (c *crowd) lead(turns *roster.Roster) {
+func (c *crowd) lead() {
 	c.Helper()
 	c.planner = &planner.Reconciler{
-		Clock: c.clock, Roster: turns, Limits: departure.Limits{Cap: 50_000}, Lease: 15 * time.Second,
-		Reader: c.Client, Recorder: events.NewFakeRecorder(100),
+		Clock: c.clock, Actuate: c.r.Actuate, Limits: departure.Limits{Cap: 50_000}, Lease: 15 * time.Second,
+		Reader: c.Indexed(c.Client, scheduledmachine.ClusterNameIndex, clusterNames), Live: c.Client, ClusterIndex: scheduledmachine.ClusterNameIndex, Recorder: events.NewFakeRecorder(100),
 	}
 	_, err := c.planner.Reconcile(c.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.cluster)})
 	c.Must(err)
@@ -76,13 +74,11 @@ func (c *crowd) lead(turns *roster.Roster) {
 // restart starts another manager without in-memory state.
 func (c *crowd) restart() {
 	c.Helper()
-	turns := &roster.Roster{}
 	c.r = c.reconciler(c.Recorded(interceptor.Funcs{}))
-	c.r.Roster = turns
 	for _, w := range c.all {
 		w.r = c.r
 	}
-	c.lead(turns)
+	c.lead()
 }
 
 // refuse makes the API server reject the deletion of Machines.
@@ -95,10 +91,10 @@ func (c *crowd) refuse() {
 	}
 }
 
-// look reconciles all machines, then runs the planner, and reconciles all machines again.
+// look reconciles all machines and runs the planner, until the machines that may leave do.
 func (c *crowd) look() (next time.Duration) {
 	c.Helper()
-	for range 2 {
+	for range 3 {
 		for _, w := range c.all {
 			w.reconcile()
 		}
@@ -162,6 +158,7 @@ func TestMachinesLeaveInTurn(t *testing.T) {
 func TestALineNamesTheRunOfThePlanner(t *testing.T) {
 	c, out := newCrowd(t, 2, five), &bytes.Buffer{}
 	c.r.Actuate = actuate.NewGated(&actuate.Gate{Log: audit.New(out)}, c.Recorded(interceptor.Funcs{}))
+	c.planner.Actuate = c.r.Actuate
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
 	var want []int64
 	for range 2 {
@@ -371,14 +368,13 @@ func TestWhoWaitsAgainIsHeldAgain(t *testing.T) {
 	}
 	for i, w := range c.all {
 		m, _ := w.machine()
-		if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held == children.Abandoned(m) {
+		if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held == children.Admitted(m, c.clock.Now()) {
 			t.Errorf("machine %d has %v", i, m.Annotations)
 		}
 	}
 }
 
-// TestWhoStepsAsideIsHeldAgain rejects a deletion until the admission of the machine expires. No planner runs
-// meanwhile.
+// TestWhoStepsAsideIsHeldAgain rejects a deletion until the admission of the machine expires.
 func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
 	c := newCrowd(t, 1, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
@@ -388,8 +384,8 @@ func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
 		t.Fatal("it has not tried")
 	}
 	c.clock.SetTime(c.clock.Now().Add(departure.Window))
-	c.reconcile()
-	if m, _ := c.machine(); children.Abandoned(m) || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
+	c.look()
+	if m, _ := c.machine(); children.Admitted(m, c.clock.Now()) || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
 		t.Errorf("it waits, and has %v", m.Annotations)
 	}
 	c.clock.SetTime(c.clock.Now().Add(departure.Window))
@@ -446,7 +442,8 @@ func TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture(t *testing.T) {
 			for i, w := range c.all {
 				m, _ := w.machine()
 				_, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]
-				if stays := m.DeletionTimestamp.IsZero(); stays && (!held || m.Annotations[v1alpha1.DepartureAnnotation] != "") {
+				_, admitted := children.DepartureOf(m, c.clock.Now())
+				if stays := m.DeletionTimestamp.IsZero(); stays && (!held || admitted) {
 					t.Errorf("machine %d waits, and has %v", i, m.Annotations)
 				}
 			}
@@ -482,25 +479,3 @@ func (w *world) heldBy() (value string, held bool) {
 }
 
 func killed(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true }
-
-// TestAMachineHasRunSinceItsFirstNode covers what the planner counts of a machine that joins.
-func TestAMachineHasRunSinceItsFirstNode(t *testing.T) {
-	w := newWorld(t, nil)
-	w.r.Roster = &roster.Roster{}
-	w.clock.SetTime(monday.Add(time.Hour))
-	w.settle()
-	neverRan := func() int {
-		f, _ := w.r.Roster.Fleet(client.ObjectKeyFromObject(w.cluster), w.clock.Now())
-		if f.Active != 1 {
-			t.Fatalf("%d machines are active, want 1", f.Active)
-		}
-		return f.NeverRan
-	}
-	if neverRan() != 1 {
-		t.Error("a machine without a Node counts as one that has run")
-	}
-	w.running()
-	if neverRan() != 0 {
-		t.Error("a machine with a Node counts as one that never ran")
-	}
-}

@@ -43,7 +43,7 @@ func (s *scope) trigger(now time.Time) string {
 func (r *Reconciler) departureAction(s *scope, d lifecycle.Decision) actuate.Action {
 	i := r.intent(s)
 	i.Reason, i.Grace = v1alpha1.DepartureReason(d.Cause), children.GraceOf(s.scheduled)
-	i.Lane, i.Cycle = s.lane(d, i.At), s.verdict.Cycle
+	i.Lane = s.lane(d, i.At)
 	return r.Actuate.For(i)
 }
 

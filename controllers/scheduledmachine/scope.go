@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -66,9 +66,10 @@ type scope struct {
 
 	// frozen reports that all writes are suppressed, and phases do not change.
 	frozen bool
-	// starting reports that a departure starts that needs the planner's admission. verdict is the planner's verdict.
-	starting bool
-	verdict  roster.Verdict
+	// clockSuspect reports that the clock may be wrong.
+	clockSuspect bool
+	// action is the action of the Decision.
+	action lifecycle.Action
 
 	// pending is what act has not finished.
 	pending pending
@@ -97,7 +98,7 @@ const (
 
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{
-		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, frozen: r.Actuate.Suppresses(),
+		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, frozen: r.Actuate.Suppresses(), clockSuspect: r.APIClock.Trust() == rails.Suspect,
 		stalled: r.ReclaimTracker.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
 	}
 	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))
@@ -175,6 +176,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		Expedited:      s.children.Expedited(),
 		Claimed:        s.host.second(),
 		Node:           s.nodeState,
+		ClockSuspect:   s.clockSuspect,
 	}
 	f.Wanted, f.Change = s.scheduleAt(now)
 	if s.cluster != nil {
@@ -188,6 +190,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && s.acceptedHost.Node != ""
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m)
+		f.Admitted = s.admitted()
 		f.Settling, f.SettledBy = children.Settling(m, sm, now)
 		f.Deadline = children.DeadlineOf(m, sm, now)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -45,6 +46,9 @@ type world struct {
 	recorder *events.FakeRecorder
 	sm       *v1alpha1.ScheduledMachine
 	cluster  *clusterv1.Cluster
+	// planned reports that the test runs the planner. Otherwise every request is admitted at once, by planner.
+	planned bool
+	planner *planner.Reconciler
 }
 
 type noWatch struct{}
@@ -76,13 +80,49 @@ func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
 	}
 }
 
-// reconcile runs one reconcile and reads the ScheduledMachine again.
+// reconcile runs one reconcile and reads the ScheduledMachine again. If the machine requests its departure, it is
+// admitted, and reconciled once more.
 func (w *world) reconcile() ctrl.Result {
 	w.Helper()
 	res, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 	w.Must(err)
+	if w.admit() {
+		res, err = w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+		w.Must(err)
+	}
 	w.Read(w.sm)
 	return res
+}
+
+// admit runs a planner without limits while the machine requests its departure. It reports whether there was a request.
+func (w *world) admit() (requested bool) {
+	w.Helper()
+	for range 30 {
+		m, ok := w.machine()
+		d, recorded := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
+		if w.planned || !ok || !m.DeletionTimestamp.IsZero() || !recorded || d.MachineUID != m.UID || d.Lane == v1alpha1.ExemptLane {
+			return requested
+		}
+		requested = true
+		if w.planner == nil {
+			w.planner = &planner.Reconciler{
+				Clock: w.clock, Reader: w.Indexed(w.Client, scheduledmachine.ClusterNameIndex, clusterNames), Live: w.Client,
+				ClusterIndex: scheduledmachine.ClusterNameIndex, Recorder: w.recorder,
+			}
+		}
+		w.planner.Actuate = w.r.Actuate
+		res, err := w.planner.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.cluster)})
+		w.Must(err)
+		if m, ok := w.machine(); !ok || !m.DeletionTimestamp.IsZero() || res.RequeueAfter == 0 {
+			return true
+		}
+		w.clock.SetTime(w.clock.Now().Add(res.RequeueAfter))
+	}
+	return requested
+}
+
+func clusterNames(o client.Object) []string {
+	return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
 }
 
 // settle reconciles until nothing is left to do now, and returns when to reconcile again. A changed Machine triggers a

@@ -120,10 +120,15 @@ func (a *Actuator) Delete(ctx context.Context, obj client.Object) error {
 
 // delete is Delete, except that a missing object is an error. sent reports whether a request was necessary.
 func (a *Actuator) delete(ctx context.Context, obj client.Object) (sent bool, err error) {
+	return a.deleteIf(ctx, obj, client.Preconditions{UID: new(obj.GetUID())})
+}
+
+// deleteIf is delete with preconditions. An object that does not meet them is a conflict.
+func (a *Actuator) deleteIf(ctx context.Context, obj client.Object, conditions client.Preconditions) (sent bool, err error) {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return false, nil
 	}
-	if err := a.client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())}); err != nil {
+	if err := a.client.Delete(ctx, obj, conditions); err != nil {
 		return true, fmt.Errorf("deleting %s %s: %w", kind(obj), obj.GetName(), err)
 	}
 	return true, nil

@@ -39,8 +39,6 @@ type Intent struct {
 	By string
 	// Grace is the time that a graceful departure may take.
 	Grace time.Duration
-	// Cycle is the planner run that admitted the departure, zero if none did.
-	Cycle int64
 }
 
 // OnNode returns the Intent for writes to the Node of a Machine that leaves, or to its pods.
@@ -153,14 +151,14 @@ func (a Action) recorded(obj client.Object) string {
 
 // line returns the audit line of a try without its outcome.
 func (a Action) line(t try) audit.Line {
-	reason, lane := a.Reason, a.Lane
+	reason, lane, cycle := a.Reason, a.Lane, int64(0)
 	if m, ok := t.obj.(*clusterv1.Machine); ok && a.Kind == "" {
 		if d, _ := children.DepartureOf(m, a.At); reason == "" || reason == d.Reason {
-			reason, lane = d.Reason, d.Lane
+			reason, lane, cycle = d.Reason, d.Lane, d.Cycle
 		}
 	}
 	line := audit.Line{
-		Time: a.At, Cycle: a.Cycle, Kind: t.kind, Machine: text(a.Machine), Cluster: text(a.Cluster),
+		Time: a.At, Cycle: cycle, Kind: t.kind, Machine: text(a.Machine), Cluster: text(a.Cluster),
 		Reason: cmp.Or(string(reason), a.Why), UID: string(t.obj.GetUID()), By: a.By,
 	}
 	if a.Kind == "" {

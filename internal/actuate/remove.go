@@ -99,10 +99,15 @@ func (a Action) Depart(ctx context.Context, c *children.Set) error {
 			if sent, err := a.writeRecord(ctx, c.Machine, id); err != nil {
 				return sent, err
 			}
-			return a.delete(ctx, c.Machine)
+			return a.deleteLocked(ctx, c.Machine)
 		},
 	})
 	return kinds.IgnoreNoObject(err)
+}
+
+// deleteLocked deletes a Machine, unless it has changed since it was read: its admission may have expired meanwhile.
+func (a Action) deleteLocked(ctx context.Context, m *clusterv1.Machine) (sent bool, err error) {
+	return a.deleteIf(ctx, m, client.Preconditions{UID: new(m.UID), ResourceVersion: new(m.ResourceVersion)})
 }
 
 // Expedite ends the waits of a departure. Cluster API may not reconcile a draining Machine for up to 20 s. So
@@ -177,12 +182,33 @@ func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
 	children.Record(m, d)
 }
 
+// Request writes a request for a departure to a Machine: see children.Request. A Machine that has changed since it was
+// read is a conflict. If the write is suppressed, m stays unchanged.
+func (a *Actuator) Request(ctx context.Context, m *clusterv1.Machine, d v1alpha1.Departure, now time.Time) error {
+	return a.patchRecord(ctx, m, func() { children.Request(m, d, now) })
+}
+
+// SetDeparture writes a departure record to a Machine, under the same conditions as Request. change, which may be nil,
+// is applied to the Machine before that.
+func (a *Actuator) SetDeparture(ctx context.Context, m *clusterv1.Machine, d v1alpha1.Departure, change func(*clusterv1.Machine)) error {
+	return a.patchRecord(ctx, m, func() {
+		if change != nil {
+			change(m)
+		}
+		children.SetDeparture(m, d)
+	})
+}
+
 // Withdraw removes the departure record, and the annotations that came with it, from a Machine that stays. A
 // Machine that has changed since it was read is a conflict: it may be leaving. If the write is suppressed, m
 // stays unchanged.
 func (a *Actuator) Withdraw(ctx context.Context, m *clusterv1.Machine) error {
+	return a.patchRecord(ctx, m, func() { children.Withdraw(m) })
+}
+
+func (a *Actuator) patchRecord(ctx context.Context, m *clusterv1.Machine, change func()) error {
 	before := m.DeepCopy()
-	children.Withdraw(m)
+	change()
 	err := a.PatchLocked(ctx, m, before)
 	if IsSuppressed(err) {
 		before.DeepCopyInto(m)

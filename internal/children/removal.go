@@ -102,10 +102,15 @@ func Expedite(m *clusterv1.Machine) (added []string) {
 			added = append(added, key)
 		}
 	}
+	RemoveHooks(m)
+	return added
+}
+
+// RemoveHooks removes our deletion hooks from m.
+func RemoveHooks(m *clusterv1.Machine) {
 	for _, key := range ourHooks {
 		delete(m.Annotations, key)
 	}
-	return added
 }
 
 // Withdraw undoes the changes of an abandoned departure on m. It also restores our hooks, which hold the

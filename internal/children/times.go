@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 // slack is the maximum difference between two records of one instant. Writes take time, and clocks differ.
@@ -27,15 +29,82 @@ func CreatedAt(m *clusterv1.Machine) time.Time {
 	return at
 }
 
-// DepartureOf returns the departure record of this Machine. ok is false without a record and for a record in the
-// future. The record of another Machine does not count. clusterctl move, a restore or a person can leave one: see
-// Interrupted.
+// DepartureOf returns the departure record of this Machine if the departure is admitted. ok is false without a record,
+// for a request, and for an admission in the future. The record of another Machine does not count. clusterctl move, a
+// restore or a person can leave one: see Interrupted.
 func DepartureOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bool) {
 	d, ok = v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
-	if !ok || d.MachineUID != m.UID || d.Since.After(now.Add(slack)) {
+	if !ok || d.MachineUID != m.UID || d.Since.IsZero() || d.Since.After(now.Add(slack)) {
 		return v1alpha1.Departure{}, false
 	}
 	return d, true
+}
+
+// AdmissionLasts is how long an admission is valid. If the Machine is not deleted by then, the departure waits for
+// another admission.
+const AdmissionLasts = departure.Window
+
+// Admitted reports whether a Machine that is not being deleted has an admission that has not expired.
+func Admitted(m *clusterv1.Machine, now time.Time) bool {
+	d, ok := DepartureOf(m, now)
+	return ok && m.DeletionTimestamp.IsZero() && now.Before(d.Since.Add(AdmissionLasts))
+}
+
+// RequestOf returns the record of a requested departure of this Machine. ok is false without a record and for an
+// admitted departure. An admission in the future counts as a request.
+func RequestOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bool) {
+	d, ok = v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
+	if _, admitted := DepartureOf(m, now); !ok || admitted || d.MachineUID != m.UID {
+		return v1alpha1.Departure{}, false
+	}
+	d.Since = metav1.Time{}
+	return d, true
+}
+
+// Request writes a request to m, with the reason, lane, end and grace of d. A request that m has keeps its time and its
+// id, an admission stays. If d has no reason, a record of another Machine keeps its reason. An urgent reason becomes
+// DeletedByOthers then, because the urgency is not confirmed.
+func Request(m *clusterv1.Machine, d v1alpha1.Departure, now time.Time) {
+	was, recorded := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
+	if _, admitted := DepartureOf(m, now); admitted {
+		return
+	}
+	own, again := RequestOf(m, now)
+	if d.Interrupted = own.Interrupted || recorded && !again; d.Reason == "" {
+		if d.Reason = was.Reason; was.Urgent() {
+			d.Reason = v1alpha1.DeletedByOthers
+		}
+	}
+	if again {
+		d.ExpiredAt, d.ActionID, d.Skips = own.ExpiredAt, own.ActionID, own.Skips
+		if own.Lane == d.Lane {
+			d.RequestedAt, d.Waiting = own.RequestedAt, own.Waiting
+		}
+	}
+	SetDeparture(m, d)
+}
+
+// SetDeparture writes d to m as a record of this Machine.
+func SetDeparture(m *clusterv1.Machine, d v1alpha1.Departure) {
+	d.MachineUID = m.UID
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.DepartureAnnotation, d.String())
+}
+
+// NeverRan reports whether a Machine never had a Node, by its status and by the status of sm, of which one can be lost.
+// sm may be nil.
+func NeverRan(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool {
+	return !m.Status.NodeRef.IsDefined() && (sm == nil || sm.Status.NodeRef == nil)
+}
+
+// AnnouncedEnd returns the end of a window that is over, if the status of sm announced it in time. ok is false for every
+// other end.
+func AnnouncedEnd(sm *v1alpha1.ScheduledMachine, now time.Time) (end time.Time, ok bool) {
+	st := &sm.Status
+	if st.NextCleanup == nil || st.NextCleanupSince == nil || st.NextCleanup.After(now) {
+		return time.Time{}, false
+	}
+	a := rails.Announcement{End: st.NextCleanup.Time, Since: st.NextCleanupSince.Time, Generation: st.ObservedGeneration}
+	return st.NextCleanup.Time, a.Covers(st.NextCleanup.Time, sm.Generation)
 }
 
 // ForOwner reports whether m is being deleted because its owner requested it.
@@ -109,16 +178,16 @@ func Settling(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time
 	}
 }
 
-// Interrupted reports whether a Machine that is not being deleted has the departure record of another Machine.
-// clusterctl move or a restore brought it during its departure, and its Node may be cordoned. The departure
-// continues as a new one, which the planner admits.
+// Interrupted reports whether a Machine that is not being deleted has the departure record of another Machine, or one
+// that began as such. clusterctl move or a restore brought it during its departure, and its Node may be cordoned. The
+// departure continues as a new one, which the planner admits.
 func Interrupted(m *clusterv1.Machine) bool {
 	d, on := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
-	return on && m.DeletionTimestamp.IsZero() && d.MachineUID != m.UID
+	return on && m.DeletionTimestamp.IsZero() && (d.MachineUID != m.UID || d.Interrupted)
 }
 
-// Abandoned reports whether a Machine has a departure record of its own but was never deleted: the delete call
-// failed or was not sent.
+// Abandoned reports whether a Machine has a departure record of its own but was never deleted: the departure is only
+// requested, or the delete call failed or was not sent.
 func Abandoned(m *clusterv1.Machine) bool {
 	text, on := m.Annotations[v1alpha1.DepartureAnnotation]
 	d, readable := v1alpha1.ParseDeparture(text)
@@ -132,19 +201,26 @@ func UrgencyWithdrawn(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool 
 	return d.Urgent() && Abandoned(m) && !urgent(sm)
 }
 
+// Exempt reports whether the machine of sm leaves without an admission: by the kill switch, its owner's request, or the
+// deletion of its Cluster. sm and cluster may be nil. A missing Cluster does not count: it may have been lost.
+func Exempt(sm *v1alpha1.ScheduledMachine, cluster *clusterv1.Cluster) bool {
+	return urgent(sm) || cluster != nil && !cluster.DeletionTimestamp.IsZero()
+}
+
 // urgent reports whether the kill switch or the owner's request is set.
 func urgent(sm *v1alpha1.ScheduledMachine) bool {
 	return sm != nil && (sm.Spec.KillSwitch || sm.BeingReclaimed())
 }
 
-// Record writes a departure record to m. The record of a started departure stays, unless d is urgent and the
-// record is not. A departure that was tried before for the same reason, also on another Machine, keeps its id.
-// If d has no reason, a record of another Machine keeps its reason. An urgent reason becomes DeletedByOthers
-// then, because the urgency is not confirmed.
+// Record writes the record of a departure that starts now to m. An admission that is valid stays, and so does the record
+// of a started departure, unless d is urgent and the record is not. A departure that was tried before for the same
+// reason, also on another Machine, keeps its id. If d has no reason, a record of another Machine keeps its reason. An
+// urgent reason becomes DeletedByOthers then, because the urgency is not confirmed.
 func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
 	was, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	_, own := DepartureOf(m, d.Since.Time)
-	if begun := own && !m.DeletionTimestamp.IsZero(); begun && (was.Urgent() || !d.Urgent()) {
+	begun := own && !m.DeletionTimestamp.IsZero() || Admitted(m, d.Since.Time) && !was.Urgent()
+	if begun && (was.Urgent() || !d.Urgent()) {
 		return
 	}
 	if d.Reason == "" && !own {
@@ -159,6 +235,5 @@ func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
 		d.ActionID = was.ActionID
 	}
 	d.Skips = append(was.Skips, d.Skips...)
-	d.MachineUID = m.UID
-	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.DepartureAnnotation, d.String())
+	SetDeparture(m, d)
 }

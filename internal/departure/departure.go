@@ -9,7 +9,10 @@
 // however often it is called.
 package departure
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// Window is the sliding time window in which starts are counted.
@@ -33,7 +36,7 @@ const (
 
 // A Candidate is a machine that is due to leave and has not started.
 type Candidate struct {
-	// Name is the namespace and name of its ScheduledMachine, or the Roster name of an orphan. It is unique.
+	// Name is the namespace and name of its Machine. It is unique.
 	Name string
 	// Lane is its lane. Any other value than Scheduled counts as Unscheduled.
 	Lane Lane
@@ -134,6 +137,14 @@ type Plan struct {
 	// Next is the first instant at which the limit admits a deferred candidate after this plan, zero if none.
 	// It does not consider gates.
 	Next time.Time
+}
+
+// Only returns p without the candidates that fail keep, which take a place in the order only.
+func (p Plan) Only(keep func(name string) bool) Plan {
+	drop := func(w Waiting) bool { return !keep(w.Name) }
+	p.Admitted = slices.DeleteFunc(p.Admitted, func(c Candidate) bool { return !keep(c.Name) })
+	p.Held, p.Deferred = slices.DeleteFunc(p.Held, drop), slices.DeleteFunc(p.Deferred, drop)
+	return p
 }
 
 // HeldFor returns how many candidates are held for a reason.

@@ -114,7 +114,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
     Cluster now (kubectl 5spot hold-departures)
   due: At most 5% of the Cluster's machines, but always one, start to leave
     within 10s: it waits for others
-  by-hand: its Machine is being deleted, and no departure is on record yet
+  by-hand: its Machine is being deleted, and its departure is not admitted yet
   Paused: no paused machine starts to leave until the pause ends; none is
     waiting to leave
   Leaves next: due

@@ -180,11 +180,12 @@ func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
 // departureOf returns why a Machine leaves, and false if it does not leave.
 func departureOf(m *ourMachine) (railsRow, bool) {
 	row := railsRow{Name: m.scheduled(), State: railLeaving, Machine: m.Name}
-	if d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation]); ok {
+	d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
+	if ok && !d.Since.IsZero() {
 		row.Reason, row.Lane, row.ActionID, row.Since, row.grace = string(d.Reason), d.Lane, d.ActionID, &d.Since, d.Grace
 		return row, true
 	}
-	row.Since, row.Message = m.DeletionTimestamp, "its Machine is being deleted, and no departure is on record yet"
+	row.Since, row.Message = m.DeletionTimestamp, "its Machine is being deleted, and its departure is not admitted yet"
 	return row, !m.DeletionTimestamp.IsZero()
 }
 
@@ -195,12 +196,15 @@ func (m *ourMachine) orphaned(sm *v1alpha1.ScheduledMachine) bool {
 	return sm == nil || ref != nil && ref.UID != sm.UID
 }
 
-// orphanRow returns a departure under the name of the Machine itself, because it has no ScheduledMachine. Without a
-// departure record, a Machine with 5-Spot's pre-drain hook waits for its turn: it is held.
+// orphanRow returns a departure under the name of the Machine itself, because it has no ScheduledMachine. Without an
+// admission, a Machine with 5-Spot's pre-drain hook is held.
 func (m *ourMachine) orphanRow(d railsRow) railsRow {
 	d.Name = m.Name
 	if _, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]; hook && d.Reason == "" {
 		d.State, d.Message = railHeld, "its Machine is being deleted without its ScheduledMachine, and waits for its turn"
+		if r, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation]); r.Waiting != nil {
+			d.Message = r.Waiting.Message
+		}
 	}
 	return d
 }

@@ -16,7 +16,7 @@ func Decide(f Facts) Decision {
 		d.Action = RemoveNode // Nothing else is left to do, whatever caused the departure.
 	}
 	d.Recheck = earliest(d.Recheck, f.Change)
-	return viaPending(f, d)
+	return suspended(f, viaPending(f, d))
 }
 
 func first(f Facts) Decision {
@@ -201,6 +201,8 @@ func depart(f Facts, why Reason, cause Cause) Decision {
 	case f.Machine == Leaving:
 	case f.Settling:
 		d.Recheck = f.SettledBy
+	case f.Machine == Present && !f.Admitted:
+		return requestDeparture(f, cause)
 	case f.deletable():
 		d.Action = Depart
 	}
@@ -210,24 +212,25 @@ func depart(f Facts, why Reason, cause Cause) Decision {
 	return d
 }
 
-// Kept returns the decision for a machine whose departure is gated: the machine stays as it is.
-func Kept(f Facts, d Decision) Decision {
-	kept := wanted(f)
+// requestDeparture requests the admission of a departure. The machine stays as it is.
+func requestDeparture(f Facts, cause Cause) Decision {
+	d := wanted(f)
 	if !f.Enabled {
-		kept.Phase, kept.Reason = Disabled, ScheduleDisabled
+		d.Phase, d.Reason = Disabled, ScheduleDisabled
 	}
-	kept.Action, kept.Recheck = Hold, d.Recheck
-	return kept
+	d.Action, d.Cause = RequestDeparture, cause
+	return d
 }
 
-// Doubted returns the decision to use while the clock may be wrong: no machine joins, and no wait of a
-// departure ends. Other decisions stay unchanged.
-func Doubted(d Decision, f Facts) Decision {
+// suspended suspends a decision while the clock may be wrong: no machine joins, and no wait of a departure ends. The
+// planner holds departures that have not started, by the same clock.
+func suspended(f Facts, d Decision) Decision {
 	switch {
+	case !f.ClockSuspect:
 	case d.Action == Ensure && f.Machine == Absent:
-		return Decision{Phase: Pending, Action: Hold, Reason: ClockDoubted}
+		return Decision{Phase: Pending, Action: Hold, Reason: ClockDoubted, Suspended: true}
 	case d.Action == Expedite:
-		d.Action, d.Cause = Hold, ""
+		d.Action, d.Cause, d.Suspended = Hold, "", true
 	}
 	return d
 }

@@ -59,6 +59,8 @@ const (
 	Hold Action = "Hold"
 	// Ensure creates missing objects and updates the Machine's metadata to the spec.
 	Ensure Action = "Ensure"
+	// RequestDeparture requests the admission of a graceful departure. The planner deletes the Machine.
+	RequestDeparture Action = "RequestDeparture"
 	// Depart starts or continues a graceful departure.
 	Depart Action = "Depart"
 	// Expedite ends the waits of a departure whose budget is over.
@@ -143,6 +145,10 @@ type Facts struct {
 	// Interrupted reports that the Machine has the departure record of another Machine and is not being deleted:
 	// clusterctl move or a restore brought it.
 	Interrupted bool
+	// Admitted reports that a departure may start without the planner.
+	Admitted bool
+	// ClockSuspect reports that Now may be wrong.
+	ClockSuspect bool
 	// Settling reports that a Machine was moved here and that Cluster API has not found its Node yet. A
 	// deletion now would leave the Node behind. SettledBy is when that wait ends. With zero, only an event of
 	// the Machine ends it.
@@ -172,6 +178,8 @@ type Decision struct {
 	Recheck time.Time
 	// Again reports that the next decision follows immediately.
 	Again bool
+	// Suspended reports that a suspect clock suspends the action that would follow otherwise.
+	Suspended bool
 }
 
 // known reports whether a child is known to be left.

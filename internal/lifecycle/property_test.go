@@ -23,7 +23,7 @@ var (
 func everything() iter.Seq[lifecycle.Facts] {
 	type facts = lifecycle.Facts
 	both := []bool{false, true}
-	all := iter.Seq[facts](func(yield func(facts) bool) { yield(facts{Now: noon}) })
+	all := iter.Seq[facts](func(yield func(facts) bool) { yield(facts{Now: noon, Admitted: true}) })
 	all = with(all, phases, func(f *facts, p lifecycle.Phase) { f.Phase = p })
 	all = with(all, clusters, func(f *facts, c lifecycle.ClusterState) { f.Cluster = c })
 	all = with(all, both, func(f *facts, b bool) { f.Deleting = b })
@@ -377,6 +377,34 @@ func TestActingTwiceIsActingOnce(t *testing.T) {
 			if again := lifecycle.Decide(next); !slices.Contains(onceMore[d.Action], again.Action) {
 				t.Fatalf("%s is followed by %s\nDecide(%+v) = %+v\nDecide(%+v) = %+v", d.Action, again.Action, f, d, next, again)
 			}
+		}
+	}
+}
+
+// TestADepartureNeedsItsAdmission compares each decision with the one without an admission.
+func TestADepartureNeedsItsAdmission(t *testing.T) {
+	for f := range everything() {
+		admitted := lifecycle.Decide(f)
+		f.Admitted = false
+		waits := lifecycle.Decide(f)
+		switch {
+		case waits.Action == lifecycle.Depart && f.Machine == lifecycle.Present,
+			waits.Action == lifecycle.RequestDeparture && admitted.Action != lifecycle.Depart && !admitted.Again,
+			waits.Action != lifecycle.RequestDeparture && waits != admitted:
+			t.Fatalf("%+v: %+v without an admission, else %+v", f, waits, admitted)
+		}
+	}
+}
+
+// TestASuspectClockTakesAndGivesNoMachine compares each decision with the one by a suspect clock.
+func TestASuspectClockTakesAndGivesNoMachine(t *testing.T) {
+	for f := range everything() {
+		trusted := lifecycle.Decide(f)
+		f.ClockSuspect = true
+		got := lifecycle.Decide(f)
+		held := trusted.Action == lifecycle.Ensure && f.Machine == lifecycle.Absent || trusted.Action == lifecycle.Expedite
+		if held != got.Suspended || held && got.Action != lifecycle.Hold || !held && got != trusted {
+			t.Fatalf("%+v: %+v by a suspect clock, else %+v", f, got, trusted)
 		}
 	}
 }

@@ -48,6 +48,17 @@ func ClusterOf(ctx context.Context, cached, live client.Reader, obj client.Objec
 	return cluster, annotations.IsPaused(cluster, obj), nil
 }
 
+// ServedBy reports whether the manager with this watch filter serves a machine. The first of its objects with the watch
+// label counts. Without any label, every manager serves it.
+func ServedBy(filter string, objects ...client.Object) bool {
+	for _, obj := range objects {
+		if value, ok := obj.GetLabels()[clusterv1.WatchLabel]; ok && filter != "" {
+			return value == filter
+		}
+	}
+	return true
+}
+
 // Node reads a Node from a workload cluster. It returns nil if it does not exist.
 func Node(ctx context.Context, reader client.Reader, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}

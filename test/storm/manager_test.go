@@ -19,7 +19,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	plans "github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/roster"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -134,11 +133,11 @@ func (m *manager) setUp() error {
 	metrics.Registry = prometheus.NewRegistry() // Each process has its own registry.
 	w, cached, live := m.w, connection{m, true}, connection{m, false}
 	gate := &actuate.Gate{Paused: w.paused}
-	rush, turns, write := &wake.ReclaimTracker{}, &roster.Roster{}, actuate.NewGated(gate, cached)
+	rush, write, hookFilter := &wake.ReclaimTracker{}, actuate.NewGated(gate, cached), ""
 	read := children.Reader{Cached: cached, Live: live}
-	clusters, hookTurns := clusters{m: m}, turns
+	clusters := clusters{m: m}
 	planner := &departure.Reconciler{
-		Clock: m, APIClock: m.apiClock, Roster: turns, Limits: plans.Limits{Cap: 50_000}, Lease: lease, WipeGuard: true,
+		Clock: m, APIClock: m.apiClock, Actuate: write, Limits: plans.Limits{Cap: 50_000}, Lease: lease, WipeGuard: true,
 		Reader: cached, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, Recorder: recorder{w},
 	}
 	switch w.cut {
@@ -148,24 +147,24 @@ func (m *manager) setUp() error {
 		planner.WipeGuard = false
 	case "warm-up": // Without warm-up, a new manager takes the first state for a long-known one.
 		if w.planner != nil {
-			w.planner.Clock, w.planner.APIClock, w.planner.Roster, w.planner.Reader, w.planner.Live = m, m.apiClock, turns, cached, live
+			w.planner.Clock, w.planner.APIClock, w.planner.Actuate, w.planner.Reader, w.planner.Live = m, m.apiClock, write, cached, live
 			planner = w.planner
 		}
 		w.planner = planner
 	case "machine hook's question":
-		hookTurns = nil
+		hookFilter = "another manager" // The planner does not plan these machines, and no label keeps the hooks from it.
 	}
 	return errors.Join(
 		planner.SetupWithManager(m.ofController(), m.options()),
 		m.scheduledMachines(&scheduledmachine.Reconciler{
-			Clock: m, Reader: cached, Live: live, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, ReclaimTracker: rush, Roster: turns,
+			Clock: m, Reader: cached, Live: live, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, ReclaimTracker: rush,
 		}),
 		(&reclaim.Reconciler{
-			Clock: m, Reader: cached, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, ReclaimTracker: rush, Roster: turns,
+			Clock: m, Reader: cached, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, ReclaimTracker: rush,
 		}).SetupWithManager(m.ofController(), "", scheduledmachine.ClusterNameIndex, m.options()),
 		(&machinehook.Reconciler{
-			Clock: m, Reader: cached, Live: live, Actuate: write, Recorder: recorder{w}, Roster: hookTurns,
-		}).SetupWithManager(m.ofController(), "", m.options()),
+			Clock: m, Reader: cached, Live: live, Actuate: write, Recorder: recorder{w},
+		}).SetupWithManager(m.ofController(), hookFilter, m.options()),
 	)
 }
 

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// A machine is a Machine that 5-Spot made and this manager serves.
+type machine struct {
+	*clusterv1.Machine
+
+	// scheduled is its ScheduledMachine, nil for an orphan: a Machine whose ScheduledMachine does not exist any more.
+	scheduled *v1alpha1.ScheduledMachine
+	// exempt reports that it leaves without an admission.
+	exempt bool
+	// record is its request, also if that is not written yet.
+	record v1alpha1.Departure
+}
+
+// An observation has the objects of one Cluster, as one run of the planner reads them.
+type observation struct {
+	// cluster is nil if it does not exist.
+	cluster *clusterv1.Cluster
+	// scheduled are the ScheduledMachines of the Cluster by name. machines are its Machines that this manager serves.
+	scheduled map[string]*v1alpha1.ScheduledMachine
+	machines  []*machine
+
+	fleet departure.Fleet
+	// candidates are the machines that wait for an admission, by departure.Candidate.Name.
+	candidates map[string]*machine
+	// admitted are the machines that this planner has admitted and whose deletion is not acknowledged. expired are the
+	// machines whose admission has expired.
+	admitted, expired []*machine
+	// next is the first instant at which fleet changes without an event, zero if there is none.
+	next time.Time
+}
+
+// A member is what the planner remembers of a Machine between runs.
+type member struct {
+	// neverRan reports that the Machine never had a Node. A status can be lost.
+	neverRan bool
+	// started reports that the Machine has started to leave, and that this is counted.
+	started bool
+	// admitted is when this planner admitted the Machine, zero if it did not. The cache may not show the admission yet.
+	// tried is when it last sent the deletion. deleted reports that the API server acknowledged it.
+	admitted, tried time.Time
+	deleted         bool
+	// refused is when the API server last refused an admission, zero if never.
+	refused time.Time
+	// waiting is the latest answer that this planner wrote to the record.
+	waiting v1alpha1.DepartureWaiting
+}
+
+// observe reads a Cluster and its machines from the cache. A Cluster that the cache lacks is read live: clusterctl move
+// creates it paused, and the cache may show its Machines first.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*observation, error) {
+	o := &observation{cluster: &clusterv1.Cluster{}, scheduled: map[string]*v1alpha1.ScheduledMachine{}, candidates: map[string]*machine{}}
+	owners, list := &v1alpha1.ScheduledMachineList{}, &clusterv1.MachineList{}
+	if err := r.Reader.List(ctx, owners, client.InNamespace(key.Namespace), client.MatchingFields{r.ClusterIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
+	}
+	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	for i := range owners.Items {
+		o.scheduled[owners.Items[i].Name] = &owners.Items[i]
+	}
+	err := r.Reader.Get(ctx, key, o.cluster)
+	if apierrors.IsNotFound(err) && len(owners.Items) > 0 {
+		err = r.Live.Get(ctx, key, o.cluster)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		o.cluster = nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Cluster: %w", err)
+	}
+	for i := range list.Items {
+		m := &machine{Machine: &list.Items[i]}
+		if m.Spec.ClusterName != key.Name || !children.MadeByUs(m.Machine) {
+			continue
+		}
+		if r.own(o, m); r.serves(o, m) {
+			o.machines = append(o.machines, m)
+		}
+	}
+	return o, nil
+}
+
+// own finds the ScheduledMachine of m. The kill switch of another ScheduledMachine with the same name counts.
+func (r *Reconciler) own(o *observation, m *machine) {
+	sm := o.scheduled[children.ParentOf(m)]
+	m.exempt = children.Exempt(sm, o.cluster)
+	if sm != nil && !children.Orphaned(m.Machine, sm.UID) {
+		m.scheduled = sm
+	}
+}
+
+// serves reports whether this manager serves m. Labels of the ScheduledMachine count, for an orphan its own or its
+// Cluster's.
+func (r *Reconciler) serves(o *observation, m *machine) bool {
+	switch {
+	case m.scheduled != nil:
+		return r.WatchFilter == "" || m.scheduled.Labels[clusterv1.WatchLabel] == r.WatchFilter
+	case o.cluster != nil:
+		return workload.ServedBy(r.WatchFilter, m.Machine, o.cluster)
+	default:
+		return workload.ServedBy(r.WatchFilter, m.Machine)
+	}
+}
+
+// count counts the machines of an observation, and updates what the planner remembers of them. first reports that it is
+// the planner's first run for this Cluster: departures that have started then are dated by their records.
+func (c *cluster) count(o *observation, now time.Time) {
+	first := c.members == nil
+	if first {
+		c.members = map[types.UID]*member{}
+	}
+	o.fleet.Now = now
+	seen := map[types.UID]bool{}
+	for _, m := range o.machines {
+		seen[m.UID] = true
+		e := c.members[m.UID]
+		if e == nil {
+			e = &member{neverRan: true}
+			c.members[m.UID] = e
+		}
+		e.neverRan = e.neverRan && children.NeverRan(m.Machine, m.scheduled)
+		left := children.LeavingSince(m.Machine, m.scheduled, now)
+		if left.IsZero() {
+			e.started = false
+			c.addStaying(o, m, e)
+			continue
+		}
+		if first {
+			c.start(e, departure.Earliest(left.Add(time.Second), now)) // The record has a precision of one second.
+		} else {
+			c.start(e, now)
+		}
+	}
+	for uid, e := range c.members {
+		if !seen[uid] {
+			c.start(e, now) // It is gone.
+			delete(c.members, uid)
+		}
+	}
+	c.starts = departure.Within(c.starts, now, departure.MaxWait)
+	o.fleet.Started = append(o.fleet.Started, c.starts...)
+	o.fleet.Departed += len(c.starts)
+	if recent := departure.Recent(c.starts, now); len(o.machines) == 0 && len(recent) > 0 {
+		o.next = recent[len(recent)-1].Add(departure.Window)
+	}
+}
+
+// start counts the start of a departure, once.
+func (c *cluster) start(e *member, at time.Time) {
+	if e.started {
+		return
+	}
+	e.started = true
+	c.starts = append(c.starts, at)
+	if !e.neverRan {
+		c.departed++
+	}
+}
+
+// addStaying counts a machine that has not started to leave. An admission counts as a start at every instant until it
+// expires, and once more then: a delete call that was sent may still arrive. Only this planner's own admissions lead to
+// a deletion. An admission of another leader, or a forged one, expires.
+func (c *cluster) addStaying(o *observation, m *machine, e *member) {
+	f := &o.fleet
+	d, admitted := children.DepartureOf(m.Machine, f.Now)
+	exempt := m.exempt || admitted && d.Lane == v1alpha1.ExemptLane
+	own := !e.admitted.IsZero() && !f.Now.Before(e.admitted) && f.Now.Before(e.admitted.Add(children.AdmissionLasts))
+	switch {
+	case exempt:
+	case admitted || own:
+		expires := latest(d.Since.Time, e.admitted).Add(children.AdmissionLasts)
+		expired := !f.Now.Before(expires)
+		if expired && o.paused(m) {
+			break
+		}
+		f.Departed++
+		f.Started = append(f.Started, f.Now)
+		m.record = d
+		switch {
+		case expired:
+			o.expired = append(o.expired, m)
+		case own && admitted && !e.deleted && !o.paused(m):
+			o.admitted = append(o.admitted, m)
+			o.next = departure.Earliest(o.next, e.tried.Add(retry))
+			fallthrough
+		default:
+			o.next = departure.Earliest(o.next, expires)
+		}
+		return
+	}
+	f.Active++
+	if e.neverRan {
+		f.NeverRan++
+	}
+	candidate, ok := o.candidate(m, e)
+	if !ok {
+		return
+	}
+	if !m.record.ExpiredAt.IsZero() {
+		f.Started = append(f.Started, m.record.ExpiredAt.Time)
+	}
+	f.Candidates = append(f.Candidates, candidate)
+}
+
+// latest returns the later instant.
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// candidate returns the candidate of a machine that has not started to leave. ok is false if the machine is not due to
+// leave, or needs no admission.
+//
+// A machine whose announced window has ended takes its place in the order before its ScheduledMachine has requested the
+// departure, for one Window: otherwise the fastest request would leave before the least important machine.
+func (o *observation) candidate(m *machine, e *member) (departure.Candidate, bool) {
+	now := o.fleet.Now
+	if m.exempt || o.paused(m) {
+		return departure.Candidate{}, false
+	}
+	record, requested := children.RequestOf(m.Machine, now)
+	if m.record = record; !requested {
+		requested, m.record = children.Held(m.Machine, now), heldRecord(m, now)
+	}
+	if !requested {
+		end, announced := o.unrequested(m)
+		if !announced {
+			return departure.Candidate{}, false
+		}
+		m.record = v1alpha1.Departure{Lane: v1alpha1.ScheduledLane, RequestedAt: metav1.NewTime(end), End: metav1.NewTime(end)}
+		o.next = departure.Earliest(o.next, end.Add(departure.Window))
+	}
+	c := departure.Candidate{
+		Name: client.ObjectKeyFromObject(m).String(), Lane: departure.Unscheduled, NeverRan: e.neverRan,
+		Since: departure.Earliest(m.record.RequestedAt.Time, now), Refused: latest(m.record.ExpiredAt.Time, e.refused),
+	}
+	if m.record.Lane == v1alpha1.ScheduledLane {
+		c.Lane, c.End = departure.Scheduled, m.record.End.Time
+	}
+	if m.scheduled != nil {
+		c.Priority = m.scheduled.PriorityOrDefault()
+	}
+	if requested {
+		o.candidates[c.Name] = m
+	}
+	return c, true
+}
+
+// paused reports whether nothing is done to m.
+func (o *observation) paused(m *machine) bool {
+	return o.cluster != nil && annotations.IsPaused(o.cluster, m.Machine) || annotations.HasPaused(m.Machine) ||
+		m.scheduled != nil && annotations.HasPaused(m.scheduled)
+}
+
+// unrequested returns the announced end of m's window, if it ended within the last Window.
+func (o *observation) unrequested(m *machine) (end time.Time, ok bool) {
+	if m.scheduled == nil || !m.scheduled.ScheduleEnabled() || !m.DeletionTimestamp.IsZero() {
+		return time.Time{}, false
+	}
+	end, ok = children.AnnouncedEnd(m.scheduled, o.fleet.Now)
+	return end, ok && o.fleet.Now.Before(end.Add(departure.Window))
+}
+
+// heldRecord returns the request for a Machine that another client deleted and 5-Spot's hook holds. A record of another
+// Machine keeps its reason.
+func heldRecord(m *machine, now time.Time) v1alpha1.Departure {
+	if m.DeletionTimestamp.IsZero() {
+		return v1alpha1.Departure{}
+	}
+	d := v1alpha1.Departure{Reason: v1alpha1.DeletedByOthers, Lane: v1alpha1.UnscheduledLane, ActionID: string(uuid.NewUUID())}
+	d.RequestedAt = v1alpha1.DepartureTime(departure.Earliest(now, m.DeletionTimestamp.Time))
+	if m.scheduled != nil && !m.scheduled.DeletionTimestamp.IsZero() {
+		d.Reason = v1alpha1.ScheduledMachineDeleted
+	}
+	if was, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation]); ok && !was.Urgent() {
+		d.Reason, d.ActionID = was.Reason, was.ActionID
+	}
+	return d
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+)
+
+// publish carries out a plan: it starts the admitted departures, tries failed deletions again, ends expired admissions,
+// and writes why the other candidates wait. It writes only what changes. deferred reports that the cap defers a
+// candidate that it did not defer before. A Machine that has changed since it was read is skipped: its event starts
+// another run.
+func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departure.Plan) (deferred bool, err error) {
+	var errs []error
+	for _, m := range o.admitted {
+		errs = append(errs, r.delete(ctx, c, m, m.DeepCopy()))
+	}
+	for _, a := range p.Admitted {
+		if r.Clock.Since(o.fleet.Now) > longestRun {
+			break // The plan is old. The next run makes another.
+		}
+		errs = append(errs, r.admit(ctx, key, c, o.candidates[a.Name], a, o.fleet.Now))
+	}
+	for _, m := range o.expired {
+		_, err := r.set(ctx, m, m.DeepCopy(), expire(m.record), children.Withdraw)
+		errs = append(errs, err)
+	}
+	for _, w := range slices.Concat(p.Held, p.Deferred) {
+		m, e := o.candidates[w.Name], c.members[o.candidates[w.Name].UID]
+		was, now := m.record.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: p.Explain(w)}
+		if was != nil && (*was == now || e.waiting == now) {
+			continue // It is on record, or another leader has changed it since.
+		}
+		d := m.record
+		d.Waiting = &now
+		wrote, err := r.set(ctx, m, m.DeepCopy(), d, nil)
+		errs = append(errs, err)
+		if !wrote {
+			continue
+		}
+		e.waiting = now
+		if w.Reason == departure.BlastRadiusCap && (was == nil || was.Reason != now.Reason) {
+			capped.WithLabelValues(key.Namespace, key.Name, string(w.Lane)).Inc()
+			deferred = true
+		}
+	}
+	return deferred, errors.Join(errs...)
+}
+
+// longestRun bounds the time from a plan to its last admission.
+const longestRun = departure.Window / 2
+
+// admit writes the admission of a machine, and deletes the Machine, unless another client has. If no extension and no
+// departure step applies, it removes 5-Spot's hooks in the same write. With hooks on it, Cluster API would reconcile the
+// Machine twice, a second apart. An error other than a conflict does not show whether the admission was written, so it
+// counts as one.
+func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, a departure.Candidate, now time.Time) error {
+	if !m.due(r.Clock.Now()) {
+		return nil // Its ScheduledMachine removes the request.
+	}
+	d := m.record
+	d.Since, d.Cycle, d.Waiting, d.ExpiredAt = v1alpha1.DepartureTime(now), now.UnixMilli(), nil, metav1.Time{}
+	if m.scheduled != nil {
+		d.Grace = children.RecordedGrace(m.scheduled)
+	}
+	var change func(*clusterv1.Machine)
+	if m.DeletionTimestamp.IsZero() && r.unhooked(ctx, m) {
+		change = children.RemoveHooks
+	}
+	admitted := m.DeepCopy()
+	wrote, err := r.set(ctx, m, admitted, d, change)
+	e := c.members[m.UID]
+	if err != nil {
+		e.admitted, e.deleted, e.refused = now, false, now
+		return err
+	}
+	if !wrote {
+		return nil
+	}
+	e.admitted, e.deleted = now, false
+	if m.record.ExpiredAt.IsZero() {
+		departures.WithLabelValues(key.Namespace, key.Name, string(a.Lane)).Inc()
+	}
+	return r.delete(ctx, c, m, admitted)
+}
+
+// due reports whether the end of a window is still the reason to leave: a schedule or a clock that was corrected since
+// the request keeps the machine.
+func (m *machine) due(now time.Time) bool {
+	if m.record.Reason != v1alpha1.WindowClosed || m.record.Interrupted || m.scheduled == nil || !m.DeletionTimestamp.IsZero() {
+		return true
+	}
+	s, err := schedule.Parse(validation.ScheduleSpec(&m.scheduled.Spec.Schedule))
+	active, _ := s.At(now)
+	return err == nil && !active && m.scheduled.ScheduleEnabled()
+}
+
+// unhooked reports whether no extension and no departure step applies to a Machine. If that cannot be read, the hooks
+// stay: package machinehook looks again when Cluster API waits at them.
+func (r *Reconciler) unhooked(ctx context.Context, m *machine) bool {
+	hooks, err := extensions.For(ctx, r.Reader, m.Namespace)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Looking for extensions before Machine leaves", "Machine", client.ObjectKeyFromObject(m))
+		return false
+	}
+	steps, err := r.Steps.For(ctx, m.Machine)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Looking for departure steps before Machine leaves", "Machine", client.ObjectKeyFromObject(m))
+	}
+	return err == nil && len(hooks)+len(steps) == 0
+}
+
+// delete deletes an admitted Machine. admitted is its version with the admission.
+func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitted *clusterv1.Machine) error {
+	if !admitted.DeletionTimestamp.IsZero() {
+		return nil // Another client has deleted it. Package machinehook removes the hooks.
+	}
+	e, now := c.members[m.UID], r.Clock.Now()
+	e.tried = now
+	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})
+	if e.deleted = err == nil; apierrors.IsConflict(err) {
+		return nil // It has changed. The next run reads it.
+	}
+	return err
+}
+
+// intent returns the intent of a departure, for the audit log.
+func (m *machine) intent(now time.Time) actuate.Intent {
+	i := actuate.Intent{
+		Reason: m.record.Reason, Lane: m.record.Lane, At: now, Trigger: m.record.RequestedAt.UTC().Format(time.RFC3339),
+		Machine: client.ObjectKeyFromObject(m), Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
+	}
+	if m.scheduled != nil {
+		i.Machine, i.Grace = client.ObjectKeyFromObject(m.scheduled), children.GraceOf(m.scheduled)
+	}
+	return i
+}
+
+// expire returns the request that an expired admission becomes again.
+func expire(d v1alpha1.Departure) v1alpha1.Departure {
+	if d.RequestedAt.IsZero() {
+		d.RequestedAt = d.Since
+	}
+	d.ExpiredAt = metav1.NewTime(d.Since.Add(children.AdmissionLasts))
+	d.Since, d.Cycle, d.Skips = metav1.Time{}, 0, nil
+	return d
+}
+
+// set writes a record, and another change, to a copy of a Machine. It reports whether it did. A conflict and a Machine
+// that is gone are no errors.
+func (r *Reconciler) set(ctx context.Context, m *machine, to *clusterv1.Machine, d v1alpha1.Departure, change func(*clusterv1.Machine)) (wrote bool, err error) {
+	err = r.Actuate.SetDeparture(ctx, to, d, change)
+	if apierrors.IsConflict(err) || kinds.NoObject(err) {
+		return false, nil
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Writing departure record", "Machine", client.ObjectKeyFromObject(m))
+	}
+	return err == nil, err
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+)
+
+// request writes the request for a departure to the Machine, unless it has the same one. The planner answers on the
+// Machine, which enqueues this object.
+func (r *Reconciler) request(ctx context.Context, s *scope, d lifecycle.Decision) error {
+	now := r.Clock.Now()
+	want := v1alpha1.Departure{
+		Reason: v1alpha1.DepartureReason(d.Cause), Lane: v1alpha1.UnscheduledLane, RequestedAt: v1alpha1.DepartureTime(now),
+		Grace: children.RecordedGrace(s.scheduled), ActionID: string(uuid.NewUUID()),
+	}
+	if end, announced := s.announcedWindowEnd(d, now); announced {
+		want.Lane, want.RequestedAt, want.End = v1alpha1.ScheduledLane, v1alpha1.DepartureTime(end), v1alpha1.DepartureTime(end)
+	}
+	return kinds.IgnoreNoObject(r.Actuate.Request(ctx, s.children.Machine, want, now))
+}
+
+// admitted reports whether this controller starts the departure: it is exempt. The planner deletes the Machines that it
+// admits. While writes are suppressed, every departure is admitted: the report names what would happen.
+func (s *scope) admitted() bool { return s.exempt() || s.frozen }
+
+// exempt reports whether the machine leaves without the planner's admission: by a kill switch, a reclaim, or the
+// deletion of its Cluster. A missing Cluster does not count: it may have been lost.
+func (s *scope) exempt() bool {
+	return children.Exempt(s.scheduled, s.cluster)
+}
+
+// waiting returns why the planner has not admitted the departure. It is nil if the departure is not requested, or if
+// the planner has not answered.
+func (s *scope) waiting(now time.Time) *v1alpha1.DepartureWaiting {
+	if s.children.Machine == nil || s.paused || s.frozen || s.exempt() {
+		return nil
+	}
+	d, _ := children.RequestOf(s.children.Machine, now)
+	return d.Waiting
+}
+
+// lane returns the lane of a departure that starts now. Empty means the lane of the departure reason.
+func (s *scope) lane(d lifecycle.Decision, now time.Time) v1alpha1.DepartureLane {
+	_, onTime := s.announcedWindowEnd(d, now)
+	switch {
+	case s.exempt() && !s.scheduled.Spec.KillSwitch:
+		return v1alpha1.ExemptLane
+	case d.Cause == lifecycle.WindowClosed && !onTime:
+		return v1alpha1.UnscheduledLane
+	default:
+		return ""
+	}
+}
+
+// announcedWindowEnd returns the end of the window that caused a departure, and whether status announced this end.
+func (s *scope) announcedWindowEnd(d lifecycle.Decision, now time.Time) (end time.Time, ok bool) {
+	if d.Cause != lifecycle.WindowClosed {
+		return time.Time{}, false
+	}
+	return children.AnnouncedEnd(s.scheduled, now)
+}
+
+// reportCleanup writes when the window closes, and since when the status has announced this. A past end stays in the
+// status while the departure is deferred or its deletion fails. After a restart it still proves that the end was
+// announced.
+func (s *scope) reportCleanup(closes, now time.Time, refused bool) {
+	st, before := &s.scheduled.Status, &s.before.Status
+	if (s.action == lifecycle.RequestDeparture || s.action == lifecycle.Depart && refused) && before.NextCleanup != nil && !before.NextCleanup.After(now) && before.ObservedGeneration == s.scheduled.Generation {
+		return
+	}
+	st.NextCleanup = instant(closes)
+	same := before.NextCleanup.Equal(st.NextCleanup) && before.ObservedGeneration == s.scheduled.Generation
+	if !same || before.NextCleanupSince == nil {
+		st.NextCleanupSince = nil
+		if st.NextCleanup != nil {
+			st.NextCleanupSince = instant(now)
+		}
+	}
+}
+
+// reportGate sets the condition DepartureGated: why a departure is deferred.
+func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, paused bool) {
+	reason, message := "", ""
+	if w := s.waiting(now); w != nil {
+		reason, message = w.Reason, w.Message
+	}
+	if paused && s.heldByPause(d, actErr) {
+		reason, message = v1alpha1.ActuationPausedReason, pausedMessage+"; otherwise the machine would leave now"
+		if s.stalled != "" {
+			message = askedMessage
+		}
+	}
+	if reason == "" {
+		conditions.Delete(s.scheduled, v1alpha1.DepartureGatedCondition)
+		return
+	}
+	conditions.Set(s.scheduled, metav1.Condition{
+		Type: v1alpha1.DepartureGatedCondition, Status: metav1.ConditionTrue, Reason: reason,
+		Message: clip.Message(message), LastTransitionTime: metav1.NewTime(now),
+	})
+}
