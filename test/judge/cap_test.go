@@ -119,6 +119,16 @@ func TestCap(t *testing.T) {
 	edited := func(i int, after time.Duration) judge.Record {
 		return with(announced(i, 0), at(after), func(r *judge.Record) { r.User, r.Subresource, r.Got.Generation = person, "", 2 })
 	}
+	// told is a later status write with the end of announced, changed by change.
+	told := func(i int, after time.Duration, change func(*judge.Record)) judge.Record {
+		return with(announced(i, 0), at(after), change)
+	}
+	conditions := func(r *judge.Record) { r.Sent.Changes = []string{"status/conditions"} }
+	// four leave, two at a time. They may at an announced end only.
+	four := func(records []judge.Record) []judge.Record {
+		return append(records, leaves(0, 0), leaves(1, 0), leaves(2, 10*time.Second), leaves(3, 10*time.Second))
+	}
+	tooMany := []string{"2 of 38 machines started to leave within 10s"}
 	cluster := judge.Object{Cluster: "management", Group: "cluster.x-k8s.io", Resource: "clusters", Namespace: "farm", Name: "lab"}
 	const second = time.Second
 	judged(t, func() judge.Rule { return judge.Cap(50_000) }, map[string]ruleCase{
@@ -158,8 +168,14 @@ func TestCap(t *testing.T) {
 			judged:  2, broken: []string{"2 of 3 machines started to leave within 10s"},
 		},
 		"NotOurs": {
-			reason:  "5-Spot removes its hooks from Machines of others without a limit.",
-			records: join(change(boxes(3), func(r *judge.Record) { r.Got.Labels = nil }), with(released(0, 0), unlabeled), with(released(1, 0), unlabeled)),
+			reason: "5-Spot removes its hooks from Machines of others without a limit.",
+			records: join(change(boxes(3), unlabeled), with(released(0, 0), unlabeled), with(released(1, 0), unlabeled),
+				hostGone(2, 0)),
+		},
+		"OthersMachines": {
+			reason:  "Machines that 5-Spot did not make let no other leave.",
+			records: join(slices.Concat(boxes(39), change(boxes(50)[39:], foreign)), leaves(0, 0), leaves(1, 0)),
+			judged:  2, broken: []string{"2 of 39 machines started to leave within 10s"},
 		},
 
 		// What starts a departure.
@@ -177,6 +193,18 @@ func TestCap(t *testing.T) {
 			reason:  "A departure starts once, also if its requests are sent again.",
 			records: join(boxes(3), leaves(0, 0), leaves(0, second), released(0, second), hostGone(0, 2*second)),
 			judged:  1,
+		},
+		"DeletedAgainWhileHeld": {
+			reason:  "The hook still holds the Machines that the manager deletes, too.",
+			records: join(boxes(3), held(0, 0), held(1, 0), with(leaves(0, second), shows(preDrain, "")), with(leaves(1, second), shows(preDrain, "")), released(0, 2*second)),
+			judged:  1,
+		},
+		"BootstrapConfigDeleted": {
+			reason: "The machine runs without it.",
+			records: join(boxes(3), leaves(2, 0), with(hostGone(0, 0), func(r *judge.Record) {
+				r.Object.Group, r.Object.Resource = "bootstrap.cluster.x-k8s.io", "planeconfigs"
+			})),
+			judged: 1,
 		},
 		"Refused": {
 			reason:  "A refused deletion starts nothing.",
@@ -199,6 +227,12 @@ func TestCap(t *testing.T) {
 				with(leaves(1, 2*second), func(r *judge.Record) { r.Verb = "update" })),
 			judged: 2, broken: []string{"2 of 3 machines started to leave within 10s"},
 		},
+		"HookRemovedByApply": {
+			reason: "The same for an apply.",
+			records: join(boxes(3), held(0, 0), held(1, 0), released(0, second),
+				with(leaves(1, 2*second), func(r *judge.Record) { r.Verb = "patch" })),
+			judged: 2, broken: []string{"2 of 3 machines started to leave within 10s"},
+		},
 		"OthersRemoveTheHook": {
 			reason:  "5-Spot cannot hold what another client releases.",
 			records: join(boxes(3), held(0, 0), held(1, 0), with(released(0, second), byPerson), with(released(1, second), byPerson), released(0, second), leaves(2, 2*second)),
@@ -214,10 +248,13 @@ func TestCap(t *testing.T) {
 			judged:  2, broken: []string{"2 of 3 machines started to leave within 10s"},
 		},
 		"SeenOutOfOrder": {
-			reason: "Cluster API's request began before the manager's and was answered after it. It shows the effect of the manager's.",
-			records: join(boxes(3), leaves(2, 0), held(0, 0),
-				with(released(0, second), func(r *judge.Record) { r.User, r.Subresource, r.Sent, r.Got.Version = core, "status", nil, 100 }), released(0, 2*second)),
-			judged: 2, broken: []string{"2 of 3 machines started to leave within 10s"},
+			reason: "Cluster API's requests began before the manager's and were answered after it. They show the effect of the manager's.",
+			records: join(boxes(3), leaves(2, 0), held(0, 0), held(1, 0),
+				with(released(0, second), func(r *judge.Record) {
+					r.User, r.Verb, r.Subresource, r.Sent, r.Got.Version = core, "update", "status", nil, 100
+				}), released(0, 2*second),
+				with(released(1, second), func(r *judge.Record) { r.User, r.Sent, r.Got.Version = core, nil, 100 }), released(1, 2*second)),
+			judged: 3, broken: []string{"2 of 3 machines started to leave within 10s", "3 of 3 machines started to leave within 10s"},
 		},
 
 		// Who is exempt.
@@ -229,7 +266,7 @@ func TestCap(t *testing.T) {
 		"KillSwitchTurnedOff": {
 			reason: "It counts as last seen, and a manager sees changes late.",
 			records: join(boxes(3), killed(0, -time.Minute), killed(1, -time.Minute), with(killed(0, 0), func(r *judge.Record) { r.Got.KillSwitch = false }),
-				with(killed(1, 0), func(r *judge.Record) { r.Got.KillSwitch = false }), leaves(0, 9*second), leaves(1, 10*second), leaves(2, 11*second)),
+				with(killed(1, 0), func(r *judge.Record) { r.Got.KillSwitch = false }), with(killed(1, 5*second), func(r *judge.Record) { r.Got.KillSwitch = false }), leaves(0, 9*second), leaves(1, 10*second), leaves(2, 11*second)),
 			judged: 2, broken: []string{"2 of 3 machines started to leave within 10s"},
 		},
 		"OwnersRequest": {
@@ -242,6 +279,27 @@ func TestCap(t *testing.T) {
 			records: join(boxes(3), with(scheduledBox(0, manager, "patch"), sets(served, "{}"), at(-second), func(r *judge.Record) { r.Got.Disabled = true }),
 				leaves(0, 0), leaves(1, 0)),
 			judged: 1,
+		},
+		"OwnersRequestServedAndLentAgain": {
+			reason: "A schedule that is on lends the machine again.",
+			records: join(boxes(3), with(scheduledBox(0, manager, "patch"), sets(served, "{}"), at(-second)),
+				leaves(0, 0), leaves(1, 0)),
+			judged: 2, broken: []string{"2 of 3 machines started to leave within 10s"},
+		},
+		"KilledAndGone": {
+			reason:  "A kill switch ends with its ScheduledMachine.",
+			records: join(boxes(3), killed(0, -time.Minute), with(killed(0, -11*second), gone), leaves(0, 0), leaves(1, 0)),
+			judged:  2, broken: []string{"2 of 3 machines started to leave within 10s"},
+		},
+		"ClusterDeletedWithoutBody": {
+			reason:  "That the deletion was accepted is enough.",
+			records: join(boxes(3), with(by(person, "delete", cluster, "c"), unlogged, at(-second)), leaves(0, 0), leaves(1, 0)),
+		},
+		"OtherNamespaceDeleted": {
+			reason: "Its Clusters are others.",
+			records: join(boxes(3), with(by("namespace-controller", "deletecollection", cluster, ""), at(-second), func(r *judge.Record) { r.Object.Namespace, r.Object.Name, r.Got = "other", "", nil }),
+				leaves(0, 0), leaves(1, 0)),
+			judged: 2, broken: []string{"2 of 3 machines started to leave within 10s"},
 		},
 		"ClusterDeleted": {
 			reason:  "The machines of a Cluster leave with it.",
@@ -266,41 +324,72 @@ func TestCap(t *testing.T) {
 		// The lanes, and which machines count.
 		"ASharedWindowEnd": {
 			reason:  "The limit of announced ends does not shrink with the fleet.",
-			records: join(closing(40), leaves(0, 0), leaves(1, 0), leaves(2, 10*second), leaves(3, 10*second)),
+			records: four(join(closing(40), each(0, 40, func(i int) judge.Record { return told(i, -time.Minute, conditions) })...)),
 			judged:  4,
 		},
 		"NotAnnounced": {
 			reason:  "Other limits shrink.",
-			records: join(boxes(40), leaves(0, 0), leaves(1, 0), leaves(2, 10*second), leaves(3, 10*second)),
-			judged:  4, broken: []string{"2 of 38 machines started to leave within 10s"},
+			records: four(boxes(40)),
+			judged:  4, broken: tooMany,
 		},
 		"AnEditDuringASharedWindowEnd": {
 			reason:  "The end was announced for another spec.",
 			records: join(closing(40), leaves(0, 0), leaves(1, 0), edited(2, second), edited(3, second), leaves(2, 10*second), leaves(3, 10*second)),
-			judged:  4, broken: []string{"2 of 38 machines started to leave within 10s"},
+			judged:  4, broken: tooMany,
+		},
+		"DeletedAfterASharedWindowEnd": {
+			reason: "Their ScheduledMachines are deleted.",
+			records: join(closing(40), leaves(0, 0), leaves(1, 0), told(2, second, deleting), told(3, second, deleting),
+				leaves(2, 10*second), leaves(3, 10*second)),
+			judged: 4, broken: tooMany,
 		},
 		"BeforeTheEnd": {
 			reason:  "The window has not ended.",
 			records: join(closing(40), leaves(0, -80*second), leaves(1, -80*second), leaves(2, -70*second), leaves(3, -70*second)),
-			judged:  4, broken: []string{"2 of 38 machines started to leave within 10s"},
+			judged:  4, broken: tooMany,
 		},
 		"AnnouncedTooLate": {
-			reason: "The log shows the announcement less than ten minutes before, whatever the status says.",
-			records: join(change(closing(40), func(r *judge.Record) {
-				if r.Subresource == "status" {
-					r.At = begin.Add(-8 * time.Minute)
-				}
-			}), leaves(0, 0), leaves(1, 0), leaves(2, 10*second), leaves(3, 10*second)),
-			judged: 4, broken: []string{"2 of 38 machines started to leave within 10s"},
+			reason:  "The log shows the announcement less than ten minutes before, whatever the status says.",
+			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record { return told(i, -8*time.Minute, announcing) })...)),
+			judged:  4, broken: tooMany,
+		},
+		"AnnouncedAnotherEnd": {
+			reason: "The log shows another end until then.",
+			records: four(slices.Concat(boxes(40), each(0, 40, func(i int) judge.Record {
+				return told(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanup = begin.Add(time.Hour) })
+			}), each(0, 40, func(i int) judge.Record { return told(i, -8*time.Minute, announcing) }))),
+			judged: 4, broken: tooMany,
+		},
+		"AnnouncedForAnotherSpec": {
+			reason: "The log shows the announcement for another spec until then.",
+			records: four(join(closing(40), each(0, 40, func(i int) judge.Record {
+				return told(i, -8*time.Minute, func(r *judge.Record) { r.Got.Generation, r.Got.ObservedGeneration = 2, 2 })
+			})...)),
+			judged: 4, broken: tooMany,
+		},
+		"AnnouncedTooLateByTheStatus": {
+			reason: "The status says so.",
+			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record {
+				return told(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupSince = begin.Add(-8 * time.Minute) })
+			})...)),
+			judged: 4, broken: tooMany,
+		},
+		"AnnouncedSinceAnUnknownTime": {
+			reason: "The status does not say since when.",
+			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record {
+				return told(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupSince = time.Time{} })
+			})...)),
+			judged: 4, broken: tooMany,
 		},
 		"AnnouncedBeforeTheLog": {
-			reason: "The log does not show when the end was announced.",
-			records: join(change(closing(40), func(r *judge.Record) {
-				if r.Subresource == "status" {
-					r.At, r.Sent.Changes = begin.Add(-time.Minute), []string{"status/conditions"}
-				}
-			}), leaves(0, 0), leaves(1, 0), leaves(2, 10*second), leaves(3, 10*second)),
-			judged: 4,
+			reason:  "The log does not show when the end was announced.",
+			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record { return told(i, -time.Minute, conditions) })...)),
+			judged:  4,
+		},
+		"InfrastructureAfterASharedWindowEnd": {
+			reason:  "No end of a window lets the manager delete the infrastructure of a machine that runs.",
+			records: join(closing(40), leaves(0, 0), leaves(1, 0), hostGone(2, 10*second), hostGone(3, 10*second)),
+			judged:  4, broken: tooMany,
 		},
 		"OthersDeleteAfterASharedWindowEnd": {
 			reason:  "What another client deletes is in the other lane.",
@@ -322,6 +411,26 @@ func TestCap(t *testing.T) {
 			records: join(append(change(boxes(40), noNode), each(0, 40, func(i int) judge.Record { return with(scheduledBox(i, manager, "patch"), hasNode, at(-time.Minute)) })...), leaves(0, 0), leaves(1, 0)),
 			judged:  2,
 		},
+		"StatusLost": {
+			reason:  "A Machine that has had a Node counts also when its status is lost.",
+			records: join(slices.Concat(boxes(40), change(boxes(40), noNode)), leaves(0, 0), leaves(1, 0)),
+			judged:  2,
+		},
+		"HeldByAnExtension": {
+			reason:  "A machine that an extension holds has started to leave.",
+			records: join(boxes(40), with(leaves(0, -2*time.Minute), shows(preDrain, "")), leaves(1, 0), leaves(2, second)),
+			judged:  3, broken: []string{"2 of 39 machines started to leave within 10s"},
+		},
+		"DeletionNotInTheLog": {
+			reason:  "A Machine that shows a deletion and no hook has started to leave.",
+			records: join(boxes(40), with(leaves(0, -2*time.Minute), func(r *judge.Record) { r.User, r.Verb, r.Subresource = core, "patch", "status" }), leaves(1, 0), leaves(2, second)),
+			judged:  2, broken: []string{"2 of 39 machines started to leave within 10s"},
+		},
+		"GoneAndDeletionNotInTheLog": {
+			reason:  "A Machine that is gone has left just before.",
+			records: join(boxes(40), with(leaves(0, -second), gone, func(r *judge.Record) { r.User, r.Verb = core, "patch" }), leaves(1, 0), leaves(2, second)),
+			judged:  2,
+		},
 		"DeletedMachinesDoNotCount": {
 			reason:  "Fewer may leave a fleet that has shrunk.",
 			records: join(boxes(40), with(leaves(0, -2*time.Minute), byPerson), leaves(1, 0), leaves(2, second)),
@@ -335,6 +444,10 @@ func TestCap(t *testing.T) {
 	})
 }
 
+// announcing makes a record change the announcement.
+func announcing(r *judge.Record) { r.Sent.Changes = []string{"status/nextCleanup"} }
+
+func foreign(r *judge.Record)   { delete(r.Got.Labels, "5spot.finos.org/scheduled-machine") }
 func unlabeled(r *judge.Record) { r.Got.Labels = nil }
 func staying(r *judge.Record)   { r.Got.Deleting = false }
 

@@ -42,7 +42,7 @@ type start struct {
 func (w *world) started(r Record, m *machine, before State) *start {
 	var starts bool
 	// Requests can overlap. A state with a later version shows the effect of this request.
-	switch known := r.Got.Version == 0 || before.Version <= r.Got.Version; {
+	switch known := before.Version <= r.Got.Version; {
 	case m.parent.Name == "", m.started, known && before.free():
 	case r.Got.Gone:
 		starts = true
@@ -59,10 +59,10 @@ func (w *world) started(r Record, m *machine, before State) *start {
 	return &start{m, r.At, r.ID, w.lane(r, m)}
 }
 
-// removesHook reports whether a request removes the pre-drain hook. Other clients remove it explicitly or by an update.
+// removesHook reports whether a request removes the pre-drain hook. The manager may do so by an update or an apply
+// without it.
 func removesHook(r Record, before State) bool {
-	missing := before.has(hooks[0]) && !r.Got.has(hooks[0])
-	return r.Sent.takesOff(hooks[0]) || missing && (r.ByManager() || r.Verb == "update")
+	return r.Sent.takesOff(hooks[0]) || r.ByManager() && before.has(hooks[0]) && !r.Got.has(hooks[0])
 }
 
 // hostDeleted returns the start of a departure by the deletion of its infrastructure machine, nil if it had started
@@ -94,7 +94,7 @@ func (w *world) lane(r Record, m *machine) string {
 // this spec. The judge does not evaluate schedules. The log has to show the announcement.
 func (s *scheduledMachine) windowEnded(at time.Time) bool {
 	end := s.NextCleanup
-	return !s.Deleting && s.Generation == s.ObservedGeneration && !end.IsZero() && !end.After(at.Add(skew)) &&
+	return !s.Deleting && s.Generation == s.ObservedGeneration && !end.After(at.Add(skew)) &&
 		!s.NextCleanupSince.IsZero() && !s.NextCleanupSince.After(end.Add(-notice)) && !s.announced.After(end.Add(skew-notice))
 }
 

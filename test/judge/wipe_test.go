@@ -50,7 +50,7 @@ func TestWipe(t *testing.T) {
 		},
 		"OthersDoNotWait": {
 			reason:  "Kill switches do not wait, nor do announced ends.",
-			records: all(11, scheduledGone, killed(0, time.Second), announced(11, 9*time.Second), leaves(0, 10*time.Second), leaves(11, 10*time.Second)),
+			records: all(11, scheduledGone, with(killed(0, time.Second), deleting), announced(11, 9*time.Second), leaves(0, 10*time.Second), leaves(11, 10*time.Second)),
 		},
 		"Few": {
 			reason:  "Nearly all of a few machines leave on any day.",

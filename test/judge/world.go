@@ -150,7 +150,7 @@ func (w *world) seeScheduled(r Record) {
 	switch known := was != nil && was.UID == r.Got.UID; {
 	case known && was.NextCleanup.Equal(now.NextCleanup) && was.ObservedGeneration == now.ObservedGeneration:
 		now.announced = was.announced
-	case !known && !r.creates() && (r.Sent == nil || !slices.Contains(r.Sent.Changes, "status/nextCleanup")):
+	case !known && (r.Sent == nil || !slices.Contains(r.Sent.Changes, "status/nextCleanup")):
 		now.announced = now.NextCleanupSince
 	}
 	w.scheduled[r.Object] = now
