@@ -46,7 +46,6 @@ func (w *world) started(r Record, m *machine, before State) *start {
 	case m.parent.Name == "", m.started, known && before.free():
 	case r.Got.Gone:
 		starts = true
-	case r.Subresource != "":
 	case r.Verb == "delete":
 		starts = r.Got.free() || r.ByManager() && !before.Deleting
 	default:
