@@ -119,8 +119,8 @@ func TestCap(t *testing.T) {
 	edited := func(i int, after time.Duration) judge.Record {
 		return with(announced(i, 0), at(after), func(r *judge.Record) { r.User, r.Subresource, r.Got.Generation = person, "", 2 })
 	}
-	// told is a later status write with the end of announced, changed by change.
-	told := func(i int, after time.Duration, change func(*judge.Record)) judge.Record {
+	// announcedAt is the status write of announced at another time, with a change.
+	announcedAt := func(i int, after time.Duration, change func(*judge.Record)) judge.Record {
 		return with(announced(i, 0), at(after), change)
 	}
 	conditions := func(r *judge.Record) { r.Sent.Changes = []string{"status/conditions"} }
@@ -257,7 +257,7 @@ func TestCap(t *testing.T) {
 			judged: 3, broken: []string{"2 of 3 machines started to leave within 10s", "3 of 3 machines started to leave within 10s"},
 		},
 
-		// Who is exempt.
+		// Exempt departures.
 		"KillSwitch": {
 			reason:  "Kill switches do not wait.",
 			records: join(boxes(3), killed(0, -time.Minute), killed(1, -time.Minute), leaves(0, 0), leaves(1, 0), leaves(2, 0)),
@@ -324,7 +324,7 @@ func TestCap(t *testing.T) {
 		// The lanes, and which machines count.
 		"ASharedWindowEnd": {
 			reason:  "The limit of announced ends does not shrink with the fleet.",
-			records: four(join(closing(40), each(0, 40, func(i int) judge.Record { return told(i, -time.Minute, conditions) })...)),
+			records: four(join(closing(40), each(0, 40, func(i int) judge.Record { return announcedAt(i, -time.Minute, conditions) })...)),
 			judged:  4,
 		},
 		"NotAnnounced": {
@@ -339,7 +339,7 @@ func TestCap(t *testing.T) {
 		},
 		"DeletedAfterASharedWindowEnd": {
 			reason: "Their ScheduledMachines are deleted.",
-			records: join(closing(40), leaves(0, 0), leaves(1, 0), told(2, second, deleting), told(3, second, deleting),
+			records: join(closing(40), leaves(0, 0), leaves(1, 0), announcedAt(2, second, deleting), announcedAt(3, second, deleting),
 				leaves(2, 10*second), leaves(3, 10*second)),
 			judged: 4, broken: tooMany,
 		},
@@ -350,40 +350,40 @@ func TestCap(t *testing.T) {
 		},
 		"AnnouncedTooLate": {
 			reason:  "The log shows the announcement less than ten minutes before, whatever the status says.",
-			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record { return told(i, -8*time.Minute, announcing) })...)),
+			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record { return announcedAt(i, -8*time.Minute, announcing) })...)),
 			judged:  4, broken: tooMany,
 		},
 		"AnnouncedAnotherEnd": {
 			reason: "The log shows another end until then.",
 			records: four(slices.Concat(boxes(40), each(0, 40, func(i int) judge.Record {
-				return told(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanup = begin.Add(time.Hour) })
-			}), each(0, 40, func(i int) judge.Record { return told(i, -8*time.Minute, announcing) }))),
+				return announcedAt(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanup = begin.Add(time.Hour) })
+			}), each(0, 40, func(i int) judge.Record { return announcedAt(i, -8*time.Minute, announcing) }))),
 			judged: 4, broken: tooMany,
 		},
 		"AnnouncedForAnotherSpec": {
 			reason: "The log shows the announcement for another spec until then.",
 			records: four(join(closing(40), each(0, 40, func(i int) judge.Record {
-				return told(i, -8*time.Minute, func(r *judge.Record) { r.Got.Generation, r.Got.ObservedGeneration = 2, 2 })
+				return announcedAt(i, -8*time.Minute, func(r *judge.Record) { r.Got.Generation, r.Got.ObservedGeneration = 2, 2 })
 			})...)),
 			judged: 4, broken: tooMany,
 		},
 		"AnnouncedTooLateByTheStatus": {
 			reason: "The status says so.",
 			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record {
-				return told(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupSince = begin.Add(-8 * time.Minute) })
+				return announcedAt(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupSince = begin.Add(-8 * time.Minute) })
 			})...)),
 			judged: 4, broken: tooMany,
 		},
 		"AnnouncedSinceAnUnknownTime": {
 			reason: "The status does not say since when.",
 			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record {
-				return told(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupSince = time.Time{} })
+				return announcedAt(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupSince = time.Time{} })
 			})...)),
 			judged: 4, broken: tooMany,
 		},
 		"AnnouncedBeforeTheLog": {
 			reason:  "The log does not show when the end was announced.",
-			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record { return told(i, -time.Minute, conditions) })...)),
+			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record { return announcedAt(i, -time.Minute, conditions) })...)),
 			judged:  4,
 		},
 		"InfrastructureAfterASharedWindowEnd": {
