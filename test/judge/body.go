@@ -18,6 +18,7 @@ type meta struct {
 	Annotations                map[string]*string
 	Finalizers                 []string
 	DeletionTimestamp          *time.Time
+	Generation                 int64
 	OwnerReferences            []struct {
 		UID        string
 		Controller bool
@@ -140,7 +141,7 @@ func stateOf(body json.RawMessage, verb string, name *string) *State {
 	}
 	*name = cmp.Or(*name, b.Metadata.Name)
 	s := &State{UID: b.Metadata.UID, Labels: b.Metadata.Labels, Annotations: map[string]string{}, Deleting: b.Metadata.DeletionTimestamp != nil}
-	s.Disabled = disabled(b.Spec)
+	s.Generation = b.Metadata.Generation
 	// Not every API server has numeric versions. Without one, no state is later than another.
 	s.Version, _ = strconv.ParseInt(b.Metadata.ResourceVersion, 10, 64)
 	for key, value := range b.Metadata.Annotations {
@@ -153,16 +154,42 @@ func stateOf(body json.RawMessage, verb string, name *string) *State {
 			s.Owner = owner.UID
 		}
 	}
-	var status struct{ NextCleanup time.Time }
-	if json.Unmarshal(b.Status, &status) == nil {
-		s.NextCleanup = status.NextCleanup
-	}
 	s.Gone = len(b.Metadata.Finalizers) == 0 && (s.Deleting || verb == "delete")
+	s.readSpec(b.Spec)
+	s.readStatus(b.Status)
 	return s
 }
 
-// disabled reports whether the spec of a ScheduledMachine turns the schedule off. Other kinds have other fields.
-func disabled(spec json.RawMessage) bool {
-	var b struct{ Schedule struct{ Enabled *bool } }
-	return json.Unmarshal(spec, &b) == nil && b.Schedule.Enabled != nil && !*b.Schedule.Enabled
+// A reference is one of a Machine: with its API group, or in older versions of the API with its API version.
+type reference struct{ APIGroup, APIVersion, Name string }
+
+// readSpec parses the spec of a Machine or a ScheduledMachine.
+func (s *State) readSpec(spec json.RawMessage) {
+	var b struct {
+		ClusterName       string
+		InfrastructureRef reference
+		Bootstrap         struct{ ConfigRef reference }
+		Schedule          struct{ Enabled *bool }
+		KillSwitch        bool
+	}
+	_ = json.Unmarshal(spec, &b) // Other kinds have fields of other types.
+	s.ClusterName, s.KillSwitch = b.ClusterName, b.KillSwitch
+	s.Disabled = b.Schedule.Enabled != nil && !*b.Schedule.Enabled
+	for _, ref := range []reference{b.Bootstrap.ConfigRef, b.InfrastructureRef} {
+		if group, _, _ := strings.Cut(ref.APIVersion, "/"); ref.Name != "" {
+			s.Parts = append(s.Parts, Part{cmp.Or(ref.APIGroup, group), ref.Name})
+		}
+	}
+}
+
+// readStatus parses the status of a Machine or a ScheduledMachine.
+func (s *State) readStatus(status json.RawMessage) {
+	var b struct {
+		NodeRef                       struct{ Name string }
+		ObservedGeneration            int64
+		NextCleanup, NextCleanupSince time.Time
+	}
+	_ = json.Unmarshal(status, &b) // As above.
+	s.HasNode, s.ObservedGeneration = b.NodeRef.Name != "", b.ObservedGeneration
+	s.NextCleanup, s.NextCleanupSince = b.NextCleanup, b.NextCleanupSince
 }

@@ -4,6 +4,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -17,75 +18,54 @@ const (
 )
 
 // Cap requires that in any 10 s at most max(1, fraction of its machines) departures of one Cluster start, without
-// exempt ones. Machines that join count as machines, so that the rule is never stricter than the manager. For the lane
-// "scheduled", machines that started to leave in the last ten minutes count, too. The fraction is in millionths.
+// exempt ones. However late a departure is, it has no other limit. A machine counts if it runs and has had a Node, or if
+// it started to leave within the 10 s. For announced window ends it counts if it runs, or if it started to leave within
+// 10 minutes. The fraction is in millionths.
 func Cap(fraction int64) Rule {
-	return &limit{fraction: fraction, starts: map[Object][]start{}}
+	return &limit{
+		name: "cap", question: "Do no more machines of a Cluster start to leave in any 10 s than may?",
+		fraction: fraction, scope: func(m *machine) Object { return m.cluster }, starts: map[Object][]start{},
+	}
+}
+
+// FleetCap is Cap for all Clusters of an API server together: many small Clusters are one fleet.
+func FleetCap(fraction int64) Rule {
+	return &limit{
+		name: "fleet", question: "Do no more machines of all Clusters start to leave in any 10 s than may?",
+		fraction: fraction, starts: map[Object][]start{},
+		scope: func(m *machine) Object {
+			return Object{Cluster: m.Cluster, Group: clusters.Group, Resource: clusters.Resource}
+		},
+	}
 }
 
 type limit struct {
-	fraction int64
-	world    world
-	// starts are the starts of departures of a Cluster within the last ten minutes.
+	name, question string
+	fraction       int64
+	// scope returns what the limit of a machine is for: its Cluster, or all Clusters.
+	scope func(*machine) Object
+	world world
+	// starts are the starts of departures within the last ten minutes.
 	starts map[Object][]start
 }
 
-type start struct {
-	at time.Time
-	id string
-	// exempt starts do not count against the limit.
-	exempt bool
-}
-
-func (*limit) Name() string { return "cap" }
-func (*limit) Question() string {
-	return "Do no more machines of a Cluster start to leave in any 10 s than may?"
-}
-
-func (*limit) End() []Verdict { return nil }
+func (c *limit) Name() string     { return c.name }
+func (c *limit) Question() string { return c.question }
+func (*limit) End() []Verdict     { return nil }
 
 func (c *limit) Judge(r Record) []Verdict {
-	before := c.world.machine(r)
-	was, _ := before.departure()
-	c.world.see(r)
-	text, sets := r.Sent.sets(departureAnnotation)
-	d, readable := departureOf(text)
-	if !r.Object.isMachine() || !r.done("patch", "update") || !sets || !readable || r.Got == nil {
+	s := c.world.see(r)
+	if s == nil {
 		return nil
 	}
-	if begun := was.Reason != "" && was.Since.Equal(d.Since); begun {
+	of := c.scope(s.machine)
+	c.starts[of] = append(within(c.starts[of], s.at, lately), *s)
+	if s.lane == exempt {
 		return nil
 	}
-	return c.count(r, d.Lane)
-}
-
-func (c *limit) count(r Record, lane string) []Verdict {
-	of := clusterOf(r)
-	var left, recent []start
-	for _, s := range c.starts[of] {
-		if r.At.Sub(s.at) >= lately {
-			continue
-		}
-		left = append(left, s)
-		if !s.exempt && r.At.Sub(s.at) < window {
-			recent = append(recent, s)
-		}
-	}
-	this := start{r.At, r.ID, lane == exemptLane}
-	c.starts[of] = append(left, this)
-	if this.exempt {
-		return nil
-	}
-	recent = append(recent, this)
-	machines := int64(len(recent))
-	if lane == scheduled {
-		machines = int64(len(c.starts[of]))
-	}
-	for _, m := range c.world.of(of) {
-		if m.runs() {
-			machines++
-		}
-	}
+	recent := within(c.starts[of], s.at, window)
+	machines := c.members(of, s.lane, len(recent))
+	recent = slices.DeleteFunc(recent, func(s start) bool { return s.lane == exempt })
 	may := max(1, c.fraction*machines/millionths)
 	if int64(len(recent)) <= may {
 		return kept(r)
@@ -99,4 +79,19 @@ func (c *limit) count(r Record, lane string) []Verdict {
 		Broken: fmt.Sprintf("%d of %d machines started to leave within %v", len(recent), machines, window),
 		Should: fmt.Sprintf("at most %d should have", may),
 	}}
+}
+
+// members returns the number of machines from which the limit of a lane is computed. recent is the number of starts
+// within the window.
+func (c *limit) members(of Object, lane string, recent int) int64 {
+	n := recent
+	if lane == scheduled {
+		n = len(c.starts[of])
+	}
+	for _, m := range c.world.machines {
+		if m.parent.Name != "" && c.scope(m) == of && m.runs() && (lane == scheduled || c.world.ranOnce(m)) {
+			n++
+		}
+	}
+	return int64(n)
 }

@@ -11,7 +11,7 @@ import (
 
 func TestDuring(t *testing.T) {
 	span := func(from, to time.Duration) judge.Span { return judge.Span{From: begin.Add(from), To: begin.Add(to)} }
-	records := append(boxes(3), leaves(0, 0, "scheduled"), leaves(1, 5*time.Second, "scheduled"), leaves(2, 30*time.Second, "scheduled"))
+	records := append(boxes(3), leaves(0, 0), leaves(1, 5*time.Second), leaves(2, 30*time.Second))
 	for name, tc := range map[string]struct {
 		times []judge.Span
 		ruleCase

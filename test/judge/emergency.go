@@ -49,7 +49,7 @@ func (e *emergency) ejected(r Record, before *machine) []Verdict {
 	if d.Reason != reclaimed || m == nil {
 		return nil
 	}
-	sm := e.world.scheduled[m.scheduledMachine()]
+	sm := e.world.scheduled[m.parent]
 	if sm == nil {
 		return nil // The Machine is unknown.
 	}
@@ -81,7 +81,7 @@ func (e *emergency) ended(r Record, remembered bool) []Verdict {
 
 func (e *emergency) any(sm Object, is func(*machine) bool) bool {
 	for _, m := range e.world.machines {
-		if m.scheduledMachine() == sm && is(m) {
+		if m.parent == sm && is(m) {
 			return true
 		}
 	}

@@ -274,11 +274,7 @@ func (l life) options(kind string) string {
 const dies = `,"deletionTimestamp":"2026-03-02T17:00:00Z"`
 
 func (l life) depart() error {
-	lane, reason := "scheduled", "WindowClosed"
-	if l.plant == "cap" { // The limit of this lane does not count machines that left minutes ago.
-		lane, reason = "unscheduled", "Replaced"
-	}
-	sent, got := l.on(lane, reason)
+	sent, got := l.on("scheduled", "WindowClosed")
 	record, remove := l.of("patch", "m", sent, got), l.of("delete", "m", l.options("m"), dies+got)
 	gone := as(core, l.of("update", "m", `{}`, dies))
 	calls := []call{record, remove, gone, l.of("delete", "i", l.options("i"), dies+`,"finalizers":["x"]`)}
@@ -289,8 +285,8 @@ func (l life) depart() error {
 	case "precondition":
 		calls[3].sent = `{"kind":"DeleteOptions"}`
 	case "cap":
-		also := record
-		also.name, also.uid = "another", "another"
+		also := record // another client has deleted this one
+		also.name, also.uid, also.got = "another", "another", l.labels()+dies+got
 		calls = slices.Insert(calls, 1, also)
 	}
 	return firstError(

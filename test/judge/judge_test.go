@@ -162,7 +162,7 @@ func placed(records []judge.Record) func(func(judge.Record, error) bool) {
 			if r.At.IsZero() {
 				r.At = begin.Add(time.Duration(i) * time.Second)
 			}
-			if r.Got != nil {
+			if r.Got != nil && r.Got.Version == 0 {
 				got := *r.Got
 				got.Version, r.Got = int64(i+1), &got
 			}

@@ -37,13 +37,10 @@ var hooks = []string{
 	"pre-terminate.delete.hook.machine.cluster.x-k8s.io/5spot",
 }
 
-// Reasons and lanes of a departure.
+// Reasons in a departure record.
 const (
-	killed      = "KillSwitch"
-	reclaimed   = "EmergencyReclaim"
-	scheduled   = "scheduled"
-	unscheduled = "unscheduled"
-	exemptLane  = "exempt"
+	killed    = "KillSwitch"
+	reclaimed = "EmergencyReclaim"
 )
 
 // An Object is an object of one API server, identified by name.
@@ -72,6 +69,11 @@ func (o Object) String() string {
 
 func (o Object) isMachine() bool { return o.Group == "cluster.x-k8s.io" && o.Resource == "machines" }
 
+// clusters has the group and resource of a Cluster.
+var clusters = Object{Group: "cluster.x-k8s.io", Resource: "clusters"}
+
+func (o Object) isCluster() bool { return o.Group == clusters.Group && o.Resource == clusters.Resource }
+
 // scheduledMachines has the group and resource of a ScheduledMachine.
 var scheduledMachines = Object{Group: "5spot.finos.org", Resource: "scheduledmachines"}
 
@@ -82,6 +84,9 @@ func (o Object) isScheduledMachine() bool {
 func (o Object) isNode() bool { return o.Group == "" && o.Resource == "nodes" }
 
 func (o Object) isInfrastructure() bool { return o.Group == "infrastructure.cluster.x-k8s.io" }
+
+// isHost reports whether the object stands for a host: the kind of an infrastructure machine ends in Machine.
+func (o Object) isHost() bool { return o.ofProvider() && strings.HasSuffix(o.Resource, "machines") }
 
 func (o Object) isBootstrap() bool { return o.Group == "bootstrap.cluster.x-k8s.io" }
 

@@ -128,7 +128,7 @@ func (e *event) record(cluster string) Record {
 	if nodes := e.User.Extra[nodeOfToken]; len(nodes) == 1 {
 		r.Node = nodes[0]
 	}
-	if !r.Object.ofLifecycle() && !r.Object.isScheduledMachine() && !r.ByManager() && !r.ByAgent() {
+	if !r.Object.ofLifecycle() && !r.Object.isScheduledMachine() && !r.Object.isCluster() && !r.ByManager() && !r.ByAgent() {
 		return r // No rule reads its body.
 	}
 	r.Sent = sentOf(e.RequestObject)

@@ -70,6 +70,29 @@ func TestRead(t *testing.T) {
 				}),
 			},
 		},
+		"Machine": {
+			reason: "The response has what a Machine refers to, in both versions of the API, and whether it has a Node.",
+			log: line("update", `,"responseStatus":{"code":200},"responseObject":{"kind":"Machine","metadata":{"uid":"m","generation":2,"finalizers":["f"]},`+
+				`"spec":{"clusterName":"lab","bootstrap":{"configRef":{"apiGroup":"bootstrap.cluster.x-k8s.io","kind":"PlaneConfig","name":"b"}},`+
+				`"infrastructureRef":{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","kind":"PlaneMachine","name":"i"}},"status":{"nodeRef":{"name":"n"}}}`),
+			want: []judge.Record{with(read, answered, func(r *judge.Record) {
+				r.Verb, r.Got = "update", &judge.State{
+					UID: "m", Annotations: map[string]string{}, Generation: 2, ClusterName: "lab", HasNode: true,
+					Parts: []judge.Part{{Group: "bootstrap.cluster.x-k8s.io", Name: "b"}, {Group: "infrastructure.cluster.x-k8s.io", Name: "i"}},
+				}
+			})},
+		},
+		"Announcement": {
+			reason: "The response has what a ScheduledMachine announces, and its kill switch.",
+			log: line("patch", `,"responseStatus":{"code":200},"responseObject":{"kind":"ScheduledMachine","metadata":{"uid":"s","generation":3,"finalizers":["f"]},"spec":{"killSwitch":true},`+
+				`"status":{"observedGeneration":2,"nextCleanup":"2026-03-02T17:00:00Z","nextCleanupSince":"2026-03-02T16:00:00Z"}}`),
+			want: []judge.Record{with(read, answered, func(r *judge.Record) {
+				r.Got = &judge.State{
+					UID: "s", Annotations: map[string]string{}, Generation: 3, ObservedGeneration: 2, KillSwitch: true,
+					NextCleanup: begin, NextCleanupSince: begin.Add(-time.Hour),
+				}
+			})},
+		},
 		"LastFinalizer": {
 			reason: "Whoever takes the last one off ends the object.",
 			log:    line("update", `,"responseStatus":{"code":200},"responseObject":{"kind":"Machine","metadata":{"uid":"m","deletionTimestamp":"2026-03-02T17:00:00Z"}}`),

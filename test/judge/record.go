@@ -118,11 +118,26 @@ type State struct {
 	Labels, Annotations map[string]string
 	// Deleting reports that it has a deletionTimestamp, Gone that it no longer exists after the request.
 	Deleting, Gone bool
-	// Disabled reports that spec.schedule.enabled is false.
-	Disabled bool
-	// NextCleanup is status.nextCleanup of a ScheduledMachine: when its machine should leave.
-	NextCleanup time.Time
+	// Generation is metadata.generation, ObservedGeneration status.observedGeneration.
+	Generation, ObservedGeneration int64
+	// ClusterName is spec.clusterName.
+	ClusterName string
+	// Parts are the bootstrap config and the infrastructure machine that a Machine refers to.
+	Parts []Part
+	// HasNode reports that status.nodeRef has a name.
+	HasNode bool
+	// Disabled reports that spec.schedule.enabled is false, KillSwitch that spec.killSwitch is true.
+	Disabled, KillSwitch bool
+	// NextCleanup is status.nextCleanup of a ScheduledMachine: when its machine should leave. NextCleanupSince is
+	// status.nextCleanupSince: since when it says so.
+	NextCleanup, NextCleanupSince time.Time
 }
+
+// A Part is a reference to an object of a provider, in the namespace of the Machine.
+type Part struct{ Group, Name string }
+
+// free reports whether Cluster API may drain a Machine: it is being deleted, and no hook of 5-Spot holds it.
+func (s *State) free() bool { return s.Deleting && !s.has(hooks[0]) }
 
 func (s *State) has(annotation string) bool {
 	if s == nil {

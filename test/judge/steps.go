@@ -64,10 +64,10 @@ func hookTakenOff(r Record, before *machine) []Verdict {
 
 // rest judges the deletion of objects that a Machine owns.
 func (s *steps) rest(r Record) []Verdict {
-	if r.Got == nil || r.Got.Owner == "" {
+	m := s.world.ofPart(r)
+	if m == nil && (r.Got == nil || r.Got.Owner == "") {
 		return nil
 	}
-	m := s.world.machines[r.Got.Owner]
 	if m != nil && !m.Deleting {
 		return broken(r, "it was deleted before its Machine "+m.Name, "the Machine should have been deleted first")
 	}

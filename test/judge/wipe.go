@@ -38,25 +38,20 @@ func (*wipe) End() []Verdict { return nil }
 
 func (w *wipe) Judge(r Record) []Verdict {
 	before := w.world.machine(r)
-	was, _ := before.departure()
-	w.world.see(r)
-	if !r.Accepted() || r.Got == nil || !r.Object.isMachine() && !r.Object.isScheduledMachine() {
-		return nil
-	}
+	s := w.world.see(r)
 	var verdicts []Verdict
-	if text, sets := r.Sent.sets(departureAnnotation); r.Object.isMachine() && r.done("patch", "update") && sets {
-		d, readable := departureOf(text)
-		if begins := was.Reason == "" || !was.Since.Equal(d.Since); readable && begins && d.Lane == unscheduled {
-			verdicts = w.starts(r)
-		}
+	if s != nil && s.lane == unscheduled {
+		verdicts = w.starts(r, s.machine)
 	}
-	w.look(r)
+	if r.Accepted() && r.Got != nil && (r.Object.isMachine() || r.Object.isScheduledMachine()) {
+		w.count(r, before)
+	}
 	return verdicts
 }
 
 // starts judges the start of an unannounced departure.
-func (w *wipe) starts(r Record) []Verdict {
-	of := clusterOf(r)
+func (w *wipe) starts(r Record, m *machine) []Verdict {
+	of := m.cluster
 	since, wiped := w.since[of]
 	after := r.At.Sub(since)
 	switch {
@@ -67,15 +62,15 @@ func (w *wipe) starts(r Record) []Verdict {
 	}
 	return []Verdict{{
 		Object: of, At: r.At, IDs: []string{r.ID},
-		Broken: fmt.Sprintf("%s started to leave %v after nearly all machines had been deleted", r.Object.Name, after.Truncate(time.Second)),
+		Broken: fmt.Sprintf("%s started to leave %v after nearly all machines had been deleted", m.Name, after.Truncate(time.Second)),
 		Should: "nobody should have, until that was confirmed",
 	}}
 }
 
-// look updates since for the Clusters that a request may have changed.
-func (w *wipe) look(r Record) {
-	for of := range w.clusters(r) {
-		run, stay := w.count(of)
+// count updates since for the Clusters that a request may have changed. before is the state of its Machine before.
+func (w *wipe) count(r Record, before *machine) {
+	for of := range w.clusters(r, before) {
+		run, stay := w.machines(of)
 		switch _, wiped := w.since[of]; {
 		case run < wipeFloor && !wiped, stay*wipeFraction >= run:
 			delete(w.since, of)
@@ -86,27 +81,33 @@ func (w *wipe) look(r Record) {
 }
 
 // clusters returns the Clusters whose Machine, or ScheduledMachine, the request is about.
-func (w *wipe) clusters(r Record) map[Object]bool {
-	if r.Object.isMachine() {
-		return map[Object]bool{clusterOf(r): true}
-	}
+func (w *wipe) clusters(r Record, before *machine) map[Object]bool {
 	clusters := map[Object]bool{}
+	for _, m := range []*machine{before, w.world.machine(r)} {
+		if m != nil {
+			clusters[m.cluster] = true
+		}
+	}
+	if r.Object.isMachine() {
+		return clusters
+	}
 	for _, m := range w.world.machines {
-		if m.scheduledMachine() == r.Object {
-			clusters[clusterOf(Record{Object: m.Object, Got: &m.State})] = true
+		if m.parent == r.Object {
+			clusters[m.cluster] = true
 		}
 	}
 	return clusters
 }
 
-// count returns how many machines of a Cluster run, and how many of these no client has deleted.
-func (w *wipe) count(of Object) (run, stay int) {
-	for _, m := range w.world.of(of) {
-		if !m.runs() {
+// machines returns how many machines of a Cluster that have had a Node run, and how many of these no client has
+// deleted.
+func (w *wipe) machines(of Object) (run, stay int) {
+	for _, m := range w.world.machines {
+		if m.parent.Name == "" || m.cluster != of || !m.runs() || !w.world.ranOnce(m) {
 			continue
 		}
 		run++
-		if sm := w.world.scheduled[m.scheduledMachine()]; !m.Deleting && (sm == nil || !sm.Deleting) {
+		if sm := w.world.scheduled[m.parent]; !m.Deleting && (sm == nil || !sm.Deleting) {
 			stay++
 		}
 	}

@@ -11,61 +11,50 @@ import (
 )
 
 func TestWipe(t *testing.T) {
-	// machineGone is the deletion of a Machine, which waits at the hook, and gone is the deletion of a
-	// ScheduledMachine.
-	machineGone := func(i int) judge.Record {
-		uid, obj := box(i)
-		return with(by(person, "delete", obj, uid), deleting, labeled("5spot.finos.org/scheduled-machine", obj.Name), labeled("cluster.x-k8s.io/cluster-name", "lab"),
-			func(r *judge.Record) {
-				r.At, r.Got.Annotations = begin, map[string]string{"pre-drain.delete.hook.machine.cluster.x-k8s.io/5spot": ""}
-			})
-	}
-	scheduledGone := func(i int) judge.Record {
-		sm := office
-		_, obj := box(i)
-		sm.Name = obj.Name
-		return with(by(person, "delete", sm, "s"+sm.Name), deleting, func(r *judge.Record) { r.At = begin })
-	}
-	all := func(n int, gone func(int) judge.Record) (records []judge.Record) {
-		records = boxes(12)
-		for i := range n {
-			records = append(records, gone(i))
-		}
-		return records
+	machineGone := func(i int) judge.Record { return held(i, 0) }
+	scheduledGone := func(i int) judge.Record { return with(scheduledBox(i, person, "delete"), deleting, at(0)) }
+	all := func(n int, gone func(int) judge.Record, more ...judge.Record) []judge.Record {
+		return slices.Concat(boxes(12), each(0, n, gone), more)
 	}
 	const early = "box-0 started to leave 10s after nearly all machines had been deleted"
 	judged(t, judge.Wipe, map[string]ruleCase{
 		"Confirmed": {
-			reason:  "Three looks take longer than that.",
-			records: append(all(12, machineGone), leaves(0, 20*time.Second, "unscheduled")),
+			reason:  "Three checks take longer than that.",
+			records: all(12, machineGone, released(0, 20*time.Second)),
 			judged:  1,
 		},
 		"Machines": {
-			reason:  "Nobody has confirmed it.",
-			records: append(all(12, machineGone), leaves(0, 10*time.Second, "unscheduled")),
+			reason:  "The manager has not confirmed it.",
+			records: all(12, machineGone, released(0, 10*time.Second)),
 			judged:  1, broken: []string{early},
 		},
 		"ScheduledMachines": {
-			reason:  "They are as good as their Machines.",
-			records: append(all(11, scheduledGone), leaves(0, 10*time.Second, "unscheduled")),
+			reason:  "Their deletion deletes their Machines.",
+			records: all(11, scheduledGone, leaves(0, 10*time.Second)),
 			judged:  1, broken: []string{early},
 		},
 		"TwoOfTwelveStay": {
 			reason:  "That is one in ten.",
-			records: append(all(10, machineGone), leaves(0, 10*time.Second, "unscheduled")),
+			records: all(10, machineGone, released(0, 10*time.Second)),
+		},
+		"TwoThatNeverRanStay": {
+			reason: "Machines that never had a Node do not count.",
+			records: slices.Concat(boxes(12), each(12, 8, func(i int) judge.Record {
+				return with(boxes(i + 1)[i], func(r *judge.Record) { r.Got.HasNode = false })
+			}), each(0, 12, machineGone), []judge.Record{released(0, 10*time.Second)}),
+			judged: 1, broken: []string{early},
 		},
 		"NotSeenYet": {
-			reason:  "A manager that is busy sees the first of them first.",
-			records: append(all(12, machineGone), leaves(0, 6*time.Second, "unscheduled")),
+			reason:  "A manager that is busy sees the first deletion first.",
+			records: all(12, machineGone, released(0, 6*time.Second)),
 		},
 		"OthersDoNotWait": {
-			reason:  "Owners do not, and who was told when does not.",
-			records: append(all(12, machineGone), leaves(0, 10*time.Second, "exempt"), leaves(1, 10*time.Second, "scheduled")),
+			reason:  "Kill switches do not wait, nor do announced ends.",
+			records: all(11, scheduledGone, with(killed(0, time.Second), deleting), announced(11, 9*time.Second), leaves(0, 10*time.Second), leaves(11, 10*time.Second)),
 		},
 		"Few": {
-			reason: "Of few machines nearly all leave on any day.",
-			records: append(slices.DeleteFunc(all(12, machineGone), func(r judge.Record) bool { return len(r.Object.Name) == len("box-10") || r.Object.Name == "box-9" }),
-				leaves(0, 10*time.Second, "unscheduled")),
+			reason:  "Nearly all of a few machines leave on any day.",
+			records: slices.Concat(boxes(9), each(0, 9, machineGone), []judge.Record{released(0, 10*time.Second)}),
 		},
 	})
 }

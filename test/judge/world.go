@@ -4,15 +4,14 @@ package judge
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
 // A departure is the departure record of a Machine.
 type departure struct {
-	Lane     string    `json:"lane"`
-	Reason   string    `json:"reason"`
-	Since    time.Time `json:"since"`
-	ActionID string    `json:"actionID"`
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
 }
 
 // departureOf parses a departure record. ok is false for an invalid one.
@@ -27,6 +26,11 @@ func (d departure) urgent() bool { return d.Reason == killed || d.Reason == recl
 type machine struct {
 	Object
 	State
+	// cluster and parent are its Cluster and its ScheduledMachine, as first seen. Later edits of labels change neither.
+	// The parent of a Machine that 5-Spot did not make has no name.
+	cluster, parent Object
+	// ran reports that the Machine has had a Node. started reports that its departure has started.
+	ran, started bool
 	// refused is a record that the manager tried to write and the API server refused.
 	refused departure
 }
@@ -38,88 +42,133 @@ func (m *machine) departure() (departure, bool) {
 	return departureOf(m.Annotations[departureAnnotation])
 }
 
-// scheduledMachine is the ScheduledMachine of a Machine.
-func (m *machine) scheduledMachine() Object {
-	return Object{m.Cluster, scheduledMachines.Group, scheduledMachines.Resource, m.Namespace, m.Labels[scheduledMachineLabel]}
-}
-
 // runs reports whether a machine has not started to leave. A Machine that another client deleted has not, while it
 // waits at the hook.
-func (m *machine) runs() bool {
-	_, leaves := m.departure()
-	return !leaves && (!m.Deleting || m.has(hooks[0]))
+func (m *machine) runs() bool { return !m.started && !m.free() }
+
+// learn updates what later states do not change.
+func (m *machine) learn(s State) {
+	if m.parent.Name == "" {
+		m.parent = Object{m.Cluster, scheduledMachines.Group, scheduledMachines.Resource, m.Namespace, s.Labels[scheduledMachineLabel]}
+	}
+	if m.cluster.Name == "" {
+		m.cluster = clusterOf(m.Object, s)
+	}
+	m.ran = m.ran || s.HasNode
+}
+
+// clusterOf is the Cluster of a Machine.
+func clusterOf(o Object, s State) Object {
+	name := s.ClusterName
+	if name == "" {
+		name = s.Labels[clusterLabel]
+	}
+	return Object{o.Cluster, clusters.Group, clusters.Resource, o.Namespace, name}
+}
+
+// A scheduledMachine is an existing ScheduledMachine.
+type scheduledMachine struct {
+	State
+	// announced is when the log first showed NextCleanup for ObservedGeneration. If it was there before the log
+	// begins, it is NextCleanupSince.
+	announced time.Time
 }
 
 // A world is the state of Machines and ScheduledMachines according to the records so far. It drops deleted objects. The
 // zero value is empty.
 type world struct {
 	machines  map[string]*machine
-	scheduled map[Object]*State
+	scheduled map[Object]*scheduledMachine
+	// urgent has the ScheduledMachines and Clusters whose departures are exempt. The value is until when; zero means
+	// that this has no end yet.
+	urgent map[Object]time.Time
 }
 
-// see processes a record.
-func (w *world) see(r Record) {
+// see processes a record. It returns the start of a departure that the record shows, nil if it shows none.
+func (w *world) see(r Record) *start {
 	if w.machines == nil {
-		w.machines, w.scheduled = map[string]*machine{}, map[Object]*State{}
+		w.machines, w.scheduled, w.urgent = map[string]*machine{}, map[Object]*scheduledMachine{}, map[Object]time.Time{}
 	}
 	switch {
 	case r.Line != nil:
-	case r.Object.isMachine():
-		w.seeMachine(r)
-	case r.Object.isScheduledMachine() && r.Accepted() && r.Got != nil:
-		w.seeScheduled(r)
-	}
-}
-
-func (w *world) seeMachine(r Record) {
-	switch {
 	case !r.Accepted():
 		w.seeRefused(r)
-	case r.Verb == "deletecollection":
+	case r.Object.isCluster():
+		w.seeCluster(r)
+	case r.Object.isMachine() && r.Verb == "deletecollection":
 		for _, m := range w.machines {
 			m.Deleting = m.Deleting || m.Cluster == r.Object.Cluster && m.Namespace == r.Object.Namespace
 		}
-	case r.Got == nil:
-	case r.Got.Gone:
-		delete(w.machines, r.Got.UID)
-	case w.machines[r.Got.UID] == nil:
-		w.machines[r.Got.UID] = &machine{Object: r.Object, State: *r.Got}
-	case r.Got.Version > w.machines[r.Got.UID].Version:
-		w.machines[r.Got.UID].State = *r.Got
+	case r.Object.isMachine() && r.Got != nil:
+		return w.seeMachine(r)
+	case r.Object.isScheduledMachine() && r.Got != nil:
+		w.seeScheduled(r)
+	case r.Object.isHost() && r.done("delete"):
+		return w.hostDeleted(r)
 	}
+	return nil
+}
+
+func (w *world) seeMachine(r Record) *start {
+	m := w.machines[r.Got.UID]
+	var before State
+	switch {
+	case m == nil:
+		m = &machine{Object: r.Object, State: *r.Got}
+		w.machines[r.Got.UID] = m
+	case r.Got.Version > m.Version:
+		before, m.State = m.State, *r.Got
+	default:
+		before = m.State
+	}
+	m.learn(*r.Got)
+	if r.Got.Gone {
+		delete(w.machines, r.Got.UID)
+	}
+	return w.started(r, m, before)
 }
 
 // seeRefused processes a refused departure record.
 func (w *world) seeRefused(r Record) {
 	text, ok := r.Sent.sets(departureAnnotation)
-	if m := w.machines[r.uid()]; m != nil && ok && r.ByManager() {
+	if m := w.machines[r.uid()]; r.Object.isMachine() && m != nil && ok && r.ByManager() {
 		m.refused, _ = departureOf(text)
 	}
 }
 
 func (w *world) seeScheduled(r Record) {
 	was := w.scheduled[r.Object]
-	switch {
-	case r.Got.Gone:
+	if was != nil && was.UID == r.Got.UID && !r.Got.Gone && r.Got.Version <= was.Version {
+		return
+	}
+	w.setUrgent(r.Object, !r.Got.Gone && r.Got.urgent(), r.At)
+	if r.Got.Gone {
 		delete(w.scheduled, r.Object)
-	case was == nil, was.UID != r.Got.UID, r.Got.Version > was.Version:
-		w.scheduled[r.Object] = r.Got
+		return
 	}
+	now := &scheduledMachine{State: *r.Got, announced: r.At}
+	switch known := was != nil && was.UID == r.Got.UID; {
+	case known && was.NextCleanup.Equal(now.NextCleanup) && was.ObservedGeneration == now.ObservedGeneration:
+		now.announced = was.announced
+	case !known && (r.Sent == nil || !slices.Contains(r.Sent.Changes, "status/nextCleanup")):
+		now.announced = now.NextCleanupSince
+	}
+	w.scheduled[r.Object] = now
 }
 
-// clusterOf is the Cluster of the Machine that a request is about.
-func clusterOf(r Record) Object {
-	return Object{r.Object.Cluster, "cluster.x-k8s.io", "clusters", r.Object.Namespace, r.Got.Labels[clusterLabel]}
-}
-
-// of returns the Machines of a Cluster that belong to ScheduledMachines.
-func (w *world) of(cluster Object) (all []*machine) {
-	for _, m := range w.machines {
-		if m.Cluster == cluster.Cluster && m.Namespace == cluster.Namespace && m.Labels[clusterLabel] == cluster.Name && m.Labels[scheduledMachineLabel] != "" {
-			all = append(all, m)
+func (w *world) seeCluster(r Record) {
+	switch {
+	case r.Verb == "deletecollection":
+		for _, m := range w.machines {
+			if m.cluster.Cluster == r.Object.Cluster && m.cluster.Namespace == r.Object.Namespace {
+				w.setUrgent(m.cluster, true, r.At)
+			}
 		}
+	case r.Got != nil:
+		w.setUrgent(r.Object, r.Got.Deleting && !r.Got.Gone, r.At)
+	case r.Verb == "delete" && r.Subresource == "":
+		w.setUrgent(r.Object, true, r.At)
 	}
-	return all
 }
 
 // machine returns the last known state of the Machine that a request is about, nil if unknown. The result does not
@@ -131,4 +180,24 @@ func (w *world) machine(r Record) *machine {
 	}
 	known := *m
 	return &known
+}
+
+// ofPart returns the Machine whose bootstrap config or infrastructure machine a request is about, nil if there is none.
+func (w *world) ofPart(r Record) *machine {
+	if r.Got != nil && w.machines[r.Got.Owner] != nil {
+		return w.machines[r.Got.Owner]
+	}
+	for _, m := range w.machines {
+		if m.Cluster == r.Object.Cluster && m.Namespace == r.Object.Namespace && slices.Contains(m.Parts, Part{r.Object.Group, r.Object.Name}) {
+			return m
+		}
+	}
+	return nil
+}
+
+// ranOnce reports whether a machine has had a Node, by its status or by the status of its ScheduledMachine, of which
+// one can be lost.
+func (w *world) ranOnce(m *machine) bool {
+	sm := w.scheduled[m.parent]
+	return m.ran || sm != nil && sm.HasNode
 }
