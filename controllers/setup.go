@@ -34,11 +34,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodeconditions"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/orphan"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/protection"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
@@ -304,15 +302,9 @@ func (s *shared) setUpNodes() error {
 			Clock: s.Clock, Reader: reader, ClusterIndex: scheduledmachine.ClusterNameIndex, Children: s.read,
 			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Guard: guard, Results: board,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(nodesyncConcurrency, workers.Deadline)),
-		(&nodetaints.Reconciler{
+		(&node.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
-		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
-		(&nodeconditions.Reconciler{
-			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache, Lead: s.MaintenanceLead,
-		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
-		(&protection.Reconciler{
-			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write,
-			ClusterCache: s.clusterCache, Results: board, Recorder: s.recorder,
+			Results: board, Recorder: s.recorder, Lead: s.MaintenanceLead,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 	)
 }
@@ -395,7 +387,7 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 		return nil, err
 	}
 	byObject := nodesync.CacheByObject(installsGuard(o))
-	maps.Copy(byObject, protection.CacheByObject())
+	maps.Copy(byObject, node.CacheByObject())
 	byObject[&corev1.Node{}] = cache.ByObject{Transform: workload.TrimNode}
 	var indexes []clustercache.CacheOptionsIndex
 	if feature.Gates.Enabled(feature.NodeDetach) {

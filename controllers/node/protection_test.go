@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package protection_test
+package node_test
 
 import (
 	"context"
@@ -28,7 +28,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/protection"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
@@ -57,7 +57,7 @@ type world struct {
 	unlistable error
 	patience   time.Duration
 	recorder   *events.FakeRecorder
-	r          *protection.Reconciler
+	r          *node.Reconciler
 	again      time.Duration
 }
 
@@ -168,10 +168,10 @@ func (w *world) restart() {
 		return c.List(ctx, list, opts...)
 	}})
 	if w.cache == nil {
-		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, protection.NodesWatch, protection.PodsWatch)
+		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, node.NodesWatch, node.PodsWatch)
 	}
 	w.board = installation.NewResults()
-	w.r = (&protection.Reconciler{
+	w.r = (&node.Reconciler{
 		Clock: w.clock, Reader: c, Actuate: actuate.New(c), ClusterCache: w.cache, Results: w.board, Recorder: w.recorder,
 		Children: children.Reader{Cached: c, Live: c},
 	}).WithoutWatches()
@@ -480,7 +480,7 @@ func TestUnprotectedMachinesAreCounted(t *testing.T) {
 	own := w.Recorded(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		return c.List(ctx, list, append(opts, client.InNamespace(w.sm.Namespace))...)
 	}})
-	c := protection.Collector(own, elected)
+	c := node.Collector(own, elected)
 	if n := testutil.CollectAndCount(c); n != 0 {
 		t.Errorf("who does not lead counts nothing, not %d", n)
 	}

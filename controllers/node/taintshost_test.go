@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodetaints_test
+package node_test
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ import (
 
 var ownTaint = v1alpha1.NodeTaint{Key: "example.com/lent", Effect: corev1.TaintEffectNoSchedule}
 
-func (w *world) names(m *clusterv1.Machine, node string) {
+func (w *taintWorld) names(m *clusterv1.Machine, node string) {
 	w.Helper()
 	w.Read(m)
 	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: node}
@@ -24,7 +24,7 @@ func (w *world) names(m *clusterv1.Machine, node string) {
 
 // TestTaintsStayOnTheNodeThatIsBelieved covers a Machine that names another Node than the accepted one.
 func TestTaintsStayOnTheNodeThatIsBelieved(t *testing.T) {
-	w := newWorld(t, ownTaint).withNode(true)
+	w := newTaintWorld(t, ownTaint).withNode(true)
 	w.sm.Status.NodeRef = &v1alpha1.NodeReference{Name: w.node.Name}
 	w.sm.Status.MachineRef = &v1alpha1.ChildReference{APIVersion: "v1", Kind: "Machine", Name: "box-machine", UID: w.machine().UID}
 	w.Must(w.Client.Status().Update(t.Context(), w.sm))
@@ -45,7 +45,7 @@ func TestTaintsStayOnTheNodeThatIsBelieved(t *testing.T) {
 // TestASharedNodeIsNotTainted covers a Node that two Machines name. The status does not change until the other Machine
 // is gone.
 func TestASharedNodeIsNotTainted(t *testing.T) {
-	w := newWorld(t, ownTaint).withNode(true)
+	w := newTaintWorld(t, ownTaint).withNode(true)
 	m := w.machine()
 	rival := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "rival"}, Spec: m.Spec}
 	w.Create(rival)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package protection_test
+package node_test
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/protection"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -58,7 +58,7 @@ func (w *world) run() {
 	w.Must(index.AddDefaultIndexes(w.Context(), mgr))
 	w.Must(scheduledmachine.AddIndexes(w.Context(), mgr))
 	c, asked := mgr.GetClient(), make(chan struct{}, 1)
-	r := &protection.Reconciler{
+	r := &node.Reconciler{
 		Clock: w.clock, Reader: c, Actuate: actuate.New(c), ClusterCache: w.cache, Results: w.board, Recorder: w.recorder,
 		Children: children.Reader{Cached: screening{c, asked}, Live: mgr.GetAPIReader()},
 	}

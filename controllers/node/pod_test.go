@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package protection_test
+package node_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/protection"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 )
 
 func status(s corev1.ContainerStatus) *corev1.Pod {
@@ -49,12 +50,12 @@ func TestTheSameTroubleHasTheSameText(t *testing.T) {
 	}
 	for name, tc := range cases {
 		for i, pod := range tc.pods {
-			trimmed, err := protection.TrimPod(pod)
+			trimmed, err := node.TrimPod(pod)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for what, p := range map[string]*corev1.Pod{"as it is": pod, "as it is cached": trimmed.(*corev1.Pod)} {
-				if got := protection.TroubleOf(p); got != tc.want {
+				if got := node.TroubleOf(p); got != tc.want {
 					t.Errorf("%s %d, %s: %q, want %q", name, i, what, got, tc.want)
 				}
 			}
@@ -99,15 +100,15 @@ func TestAgentOn(t *testing.T) {
 	}
 	for name, tc := range cases {
 		got := ""
-		if found := protection.AgentOn(tc.pods, "desk"); found != nil {
+		if found := node.AgentOn(tc.pods, "desk"); found != nil {
 			got = found.Name
 		}
 		if got != tc.want {
 			t.Errorf("%s: %s\ngot %q, want %q", name, tc.reason, got, tc.want)
 		}
 		for i := range tc.pods {
-			trimmed, err := protection.TrimPod(&tc.pods[i])
-			if err != nil || protection.WhatPodsShow(trimmed.(*corev1.Pod)) != protection.WhatPodsShow(&tc.pods[i]) {
+			trimmed, err := node.TrimPod(&tc.pods[i])
+			if err != nil || !cmp.Equal(node.PodFacts(trimmed.(*corev1.Pod)), node.PodFacts(&tc.pods[i])) {
 				t.Errorf("%s: the cache loses something of %s: %v", name, tc.pods[i].Name, err)
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeconditions_test
+package node_test
 
 import (
 	"context"
@@ -22,14 +22,15 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodeconditions"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 )
 
 // run runs the controller in a manager.
-func (w *world) run() {
+func (w *departureWorld) run() {
 	w.Helper()
 	registry := metrics.Registry // A registry accepts each metric once.
 	metrics.Registry = prometheus.NewRegistry()
@@ -41,9 +42,9 @@ func (w *world) run() {
 	w.Must(index.AddDefaultIndexes(w.Context(), mgr))
 	w.Must(scheduledmachine.AddIndexes(w.Context(), mgr))
 	c := mgr.GetClient()
-	r := &nodeconditions.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Children: children.Reader{Cached: c, Live: mgr.GetAPIReader()}, Lead: 10 * time.Minute,
-		ClusterCache: clustercache.NewFakeClusterCache(w.client(), client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, nodeconditions.NodesWatch),
+	r := &node.Reconciler{
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Children: children.Reader{Cached: c, Live: mgr.GetAPIReader()}, Lead: 10 * time.Minute, Results: installation.NewResults(),
+		ClusterCache: clustercache.NewFakeClusterCache(w.client(), client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, node.NodesWatch),
 	}
 	w.Must(r.SetupWithManager(mgr, "", scheduledmachine.ClusterNameIndex, controller.Options{SkipNameValidation: new(true)}))
 	ctx, stop := context.WithCancel(w.Context())
@@ -57,7 +58,7 @@ func (w *world) run() {
 }
 
 // says waits until the Node has a condition with a reason.
-func (w *world) says(reason string) {
+func (w *departureWorld) says(reason string) {
 	w.Helper()
 	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		w.Read(w.node) //nolint:contextcheck // a Fixture has the context of its test
@@ -70,7 +71,7 @@ func (w *world) says(reason string) {
 
 // TestItIsWokenByTimeAndByTheMachine checks that the requeue and Machine events trigger reconciles.
 func TestItIsWokenByTimeAndByTheMachine(t *testing.T) {
-	w := newWorld(t)
+	w := newDepartureWorld(t)
 	w.clock.SetTime(five.Add(-10*time.Minute - 2*time.Second))
 	w.run()
 	time.Sleep(time.Second) // It has reconciled, and waits for its requeue.

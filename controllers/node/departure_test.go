@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeconditions_test
+package node_test
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -24,25 +23,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodeconditions"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-var server *testenv.Server
-
-func TestMain(m *testing.M) {
-	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
-}
-
 // five is the end of the window on a Monday.
 var five = time.Date(2026, time.March, 2, 17, 0, 0, 0, time.UTC)
 
-// world is a running machine whose Node is in the same API server. Only the reconciler under test runs. The test plays
+// departureWorld is a running machine whose Node is in the same API server. Only the reconciler under test runs. The test plays
 // the parts of Cluster API and the kubelet.
-type world struct {
+type departureWorld struct {
 	*testenv.Fixture
 	sm      *v1alpha1.ScheduledMachine
 	machine *clusterv1.Machine
@@ -55,9 +48,9 @@ type world struct {
 	lost clustercache.ClusterCache
 }
 
-func newWorld(t *testing.T) *world {
+func newDepartureWorld(t *testing.T) *departureWorld {
 	t.Helper()
-	w := &world{Fixture: server.Fixture(t), clock: clocktesting.NewFakePassiveClock(five.Add(-time.Hour)), gate: new(actuate.Gate)}
+	w := &departureWorld{Fixture: server.Fixture(t), clock: clocktesting.NewFakePassiveClock(five.Add(-time.Hour)), gate: new(actuate.Gate)}
 	ns := server.Namespace(t)
 	w.sm = testenv.ScheduledMachine(ns, "box")
 	w.sm.Spec.Schedule.DaysOfWeek, w.sm.Spec.Schedule.HoursOfDay, w.sm.Spec.Schedule.Timezone = []string{"mon-fri"}, []string{"9-16"}, "UTC"
@@ -79,7 +72,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // status writes the Machine's status like Cluster API.
-func (w *world) status(change func(*clusterv1.MachineStatus)) {
+func (w *departureWorld) status(change func(*clusterv1.MachineStatus)) {
 	w.Helper()
 	w.Read(w.machine)
 	change(&w.machine.Status)
@@ -87,14 +80,14 @@ func (w *world) status(change func(*clusterv1.MachineStatus)) {
 }
 
 // reconcile runs a new reconciler once, as after a restart.
-func (w *world) reconcile() ctrl.Result {
+func (w *departureWorld) reconcile() ctrl.Result {
 	w.Helper()
 	c := w.client()
 	cache := w.lost
 	if cache == nil {
-		cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, nodeconditions.NodesWatch)
+		cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, node.NodesWatch)
 	}
-	r := (&nodeconditions.Reconciler{
+	r := (&node.Reconciler{
 		Clock: w.clock, Reader: c, Actuate: actuate.NewGated(w.gate, c), ClusterCache: cache,
 		Children: children.Reader{Cached: c, Live: c}, Lead: 10 * time.Minute,
 	}).WithoutWatches()
@@ -104,7 +97,7 @@ func (w *world) reconcile() ctrl.Result {
 }
 
 // client reads Nodes like the cache.
-func (w *world) client() client.Client {
+func (w *departureWorld) client() client.Client {
 	return w.Recorded(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			err := c.Get(ctx, key, obj, opts...)
@@ -126,7 +119,7 @@ func (w *world) client() client.Client {
 }
 
 // settle reconciles until no writes follow, at least three times.
-func (w *world) settle() ctrl.Result {
+func (w *departureWorld) settle() ctrl.Result {
 	w.Helper()
 	for range 10 {
 		n := len(w.Writes)
@@ -141,7 +134,7 @@ func (w *world) settle() ctrl.Result {
 }
 
 // heartbeat writes the Node's status like the kubelet.
-func (w *world) heartbeat() {
+func (w *departureWorld) heartbeat() {
 	w.Helper()
 	w.Read(w.node)
 	before := w.node.DeepCopy()
@@ -154,7 +147,7 @@ func (w *world) heartbeat() {
 }
 
 // want checks the departure conditions of the Node, and that the kubelet's conditions remain.
-func (w *world) want(says ...string) {
+func (w *departureWorld) want(says ...string) {
 	w.Helper()
 	w.Read(w.node)
 	var got []string
@@ -185,7 +178,7 @@ const (
 )
 
 // admit starts a departure like package scheduledmachine.
-func (w *world) admit(reason v1alpha1.DepartureReason) {
+func (w *departureWorld) admit(reason v1alpha1.DepartureReason) {
 	w.Helper()
 	d := v1alpha1.NewDeparture(reason, w.clock.Now(), "a1")
 	d.MachineUID = w.machine.UID
@@ -193,7 +186,7 @@ func (w *world) admit(reason v1alpha1.DepartureReason) {
 }
 
 // drains plays the part of Cluster API, which starts to drain, or proceeds to the hooks after the drain.
-func (w *world) drains(goesOn, ended bool) {
+func (w *departureWorld) drains(goesOn, ended bool) {
 	w.Helper()
 	w.status(func(s *clusterv1.MachineStatus) {
 		s.Deletion = &clusterv1.MachineDeletionStatus{NodeDrainStartTime: metav1.NewTime(w.clock.Now())}
@@ -216,7 +209,7 @@ func markDrain(m *clusterv1.Machine, ended bool) {
 // TestADepartureIsSaidInThreeWrites checks that a departure costs three writes, whatever the kubelet writes and however
 // often the manager restarts.
 func TestADepartureIsSaidInThreeWrites(t *testing.T) {
-	w := newWorld(t)
+	w := newDepartureWorld(t)
 	if res := w.settle(); res.RequeueAfter != 50*time.Minute {
 		t.Errorf("it looks again in %s", res.RequeueAfter)
 	}
@@ -251,7 +244,7 @@ func TestADepartureIsSaidInThreeWrites(t *testing.T) {
 
 // TestADrainThatWasGivenUpIsNotSaidToHaveEnded covers a drain that timed out: pods may remain.
 func TestADrainThatWasGivenUpIsNotSaidToHaveEnded(t *testing.T) {
-	w := newWorld(t)
+	w := newDepartureWorld(t)
 	w.clock.SetTime(five)
 	w.admit(v1alpha1.WindowClosed)
 	w.Must(w.Client.Delete(t.Context(), w.machine))
@@ -263,7 +256,7 @@ func TestADrainThatWasGivenUpIsNotSaidToHaveEnded(t *testing.T) {
 // TestAMachineThatWaitsUntilItsNextWindowPlansNothing checks that the announcement is removed when the next window
 // opens.
 func TestAMachineThatWaitsUntilItsNextWindowPlansNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newDepartureWorld(t)
 	w.clock.SetTime(five.Add(-time.Minute))
 	w.settle()
 	w.clock.SetTime(five)
@@ -277,7 +270,7 @@ func TestAMachineThatWaitsUntilItsNextWindowPlansNothing(t *testing.T) {
 // TestADepartureThatIsCancelledIsTakenBack checks that its conditions and the announcement are removed. Conditions of
 // others stay.
 func TestADepartureThatIsCancelledIsTakenBack(t *testing.T) {
-	w := newWorld(t)
+	w := newDepartureWorld(t)
 	w.node.Status.Conditions = append(w.node.Status.Conditions, corev1.NodeCondition{
 		Type: "MaintenanceInProgress", Status: corev1.ConditionTrue, Reason: "NewDisk", Message: "on Friday", LastTransitionTime: metav1.Now(),
 	})
@@ -311,18 +304,18 @@ func TestADepartureThatIsCancelledIsTakenBack(t *testing.T) {
 }
 
 func TestWhoeverWaitsForNobodyCostsNoWrite(t *testing.T) {
-	for name, take := range map[string]func(w *world){
-		"Emergency": func(w *world) {
+	for name, take := range map[string]func(w *departureWorld){
+		"Emergency": func(w *departureWorld) {
 			w.Edit(w.sm, func() {
 				metav1.SetMetaDataAnnotation(&w.sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, v1alpha1.RecalledRequest(w.node.Name, five).String())
 			})
 		},
-		"Recorded":   func(w *world) { w.admit(v1alpha1.ReclaimedByOwner) },
-		"KillSwitch": func(w *world) { w.Edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
-		"Cluster":    func(w *world) { w.admit(v1alpha1.ClusterDeleted) },
+		"Recorded":   func(w *departureWorld) { w.admit(v1alpha1.ReclaimedByOwner) },
+		"KillSwitch": func(w *departureWorld) { w.Edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
+		"Cluster":    func(w *departureWorld) { w.admit(v1alpha1.ClusterDeleted) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newDepartureWorld(t)
 			w.clock.SetTime(five.Add(-time.Minute))
 			take(w)
 			w.Must(w.Client.Delete(t.Context(), w.machine))
@@ -339,7 +332,7 @@ func TestWhoeverWaitsForNobodyCostsNoWrite(t *testing.T) {
 
 // TestACacheThatIsLateCostsNoWrite uses a cache that shows the Node from before the write.
 func TestACacheThatIsLateCostsNoWrite(t *testing.T) {
-	w := newWorld(t)
+	w := newDepartureWorld(t)
 	was := w.node.DeepCopy()
 	w.clock.SetTime(five.Add(-time.Minute))
 	w.settle()
@@ -353,7 +346,7 @@ func TestACacheThatIsLateCostsNoWrite(t *testing.T) {
 
 // TestAnotherNodeOfTheNameIsNotWritten replaces the Node after the first read.
 func TestAnotherNodeOfTheNameIsNotWritten(t *testing.T) {
-	w := newWorld(t)
+	w := newDepartureWorld(t)
 	w.late = w.node.DeepCopy()
 	w.late.UID = "earlier"
 	w.clock.SetTime(five.Add(-time.Minute))
@@ -371,7 +364,7 @@ func TestAnotherNodeOfTheNameIsNotWritten(t *testing.T) {
 }
 
 func TestAMachineWithoutNodeIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newDepartureWorld(t)
 	w.clock.SetTime(five.Add(-time.Minute))
 	w.lost = clustercache.NewFakeEmptyClusterCache()
 	w.reconcile()
@@ -388,7 +381,7 @@ func TestAMachineWithoutNodeIsLeftAlone(t *testing.T) {
 
 // TestAPauseSaysNothing covers a pause of the machine, of its Cluster, and of the actuation.
 func TestAPauseSaysNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newDepartureWorld(t)
 	w.clock.SetTime(five.Add(-time.Minute))
 	w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 	w.reconcile()
@@ -411,12 +404,8 @@ func TestAPauseSaysNothing(t *testing.T) {
 	w.want(planned)
 }
 
-func TestWhatWakes(t *testing.T) {
+func TestWhatAMachineShowsWakes(t *testing.T) {
 	t.Parallel()
-	node := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Drained", Status: corev1.ConditionTrue}}}}
-	beat, gone := node.DeepCopy(), node.DeepCopy()
-	beat.Labels = map[string]string{"a": "b"}
-	gone.Status.Conditions = nil
 	machine := &clusterv1.Machine{}
 	admitted, drains := machine.DeepCopy(), machine.DeepCopy()
 	admitted.Annotations = map[string]string{v1alpha1.DepartureAnnotation: "{}"}
@@ -428,18 +417,12 @@ func TestWhatWakes(t *testing.T) {
 		before, after client.Object
 		want          bool
 	}{
-		"Heartbeat": {node, beat, false},
-		"TakenOff":  {node, gone, true},
-		"Admitted":  {machine, admitted, true},
-		"Drains":    {machine, drains, false},
-		"Drained":   {drains, done, true},
-		"GaveUp":    {drains, gaveUp, false},
+		"Admitted": {machine, admitted, true},
+		"Drains":   {machine, drains, false},
+		"Drained":  {drains, done, true},
+		"GaveUp":   {drains, gaveUp, false},
 	} {
-		changes := nodeconditions.MachineChanges()
-		if _, ok := tc.before.(*corev1.Node); ok {
-			changes = nodeconditions.NodeChanges
-		}
-		if got := changes.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+		if got := node.DepartureProgresses().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}

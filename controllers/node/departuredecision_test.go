@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeconditions
+package node
 
 import (
 	"maps"
@@ -35,42 +35,42 @@ func TestDecide(t *testing.T) {
 	before := five.Add(-time.Hour)
 	for name, tc := range map[string]struct {
 		reason string
-		facts  facts
+		facts  departureFacts
 		want   map[string]condition
 		again  time.Time
 	}{
-		"Early":        {"Nothing is near; it looks again when it is.", facts{Now: before, Ends: five}, nil, five.Add(-10 * time.Minute)},
-		"Soon":         {"The end is announced.", facts{Now: five.Add(-10 * time.Minute), Ends: five}, planned, time.Time{}},
-		"Said":         {"Once.", facts{Now: five.Add(-time.Minute), Ends: five, Has: planned}, nil, time.Time{}},
-		"Extended":     {"A person gave the machine more time.", facts{Now: five.Add(-time.Minute), Ends: five.Add(time.Hour), Has: planned}, gone("MaintenancePlanned"), five.Add(50 * time.Minute)},
-		"Forever":      {"Or all of it.", facts{Now: five.Add(-time.Minute), Has: planned}, gone("MaintenancePlanned"), time.Time{}},
-		"Sooner":       {"Another end is another announcement.", facts{Now: five.Add(-9 * time.Minute), Ends: five.Add(-time.Minute), Has: planned}, one("MaintenancePlanned", "True", "ScheduledMachineWindowCloses", "The window of ScheduledMachine lab/box closes at 2026-03-02T16:59:00Z"), time.Time{}},
-		"Off":          {"Nobody asked for it.", facts{Now: five.Add(-time.Minute), Ends: five, Lead: -1}, nil, time.Time{}},
-		"TurnedOff":    {"What an earlier manager said goes.", facts{Now: five.Add(-time.Minute), Ends: five, Lead: -1, Has: planned}, gone("MaintenancePlanned"), time.Time{}},
-		"Waits":        {"The window is closed, and the planner has the machine wait: what was said stays, until the next one opens.", facts{Now: five, Ends: five.Add(16 * time.Hour), Due: true, Has: planned}, nil, five.Add(16 * time.Hour)},
-		"WaitsLong":    {"Nobody knows of a next window.", facts{Now: five, Due: true, Has: planned}, nil, time.Time{}},
-		"Reopened":     {"It waited until the next window, which ends later.", facts{Now: five.Add(16 * time.Hour), Ends: five.Add(24 * time.Hour), Has: planned}, gone("MaintenancePlanned"), five.Add(24*time.Hour - 10*time.Minute)},
-		"Admitted":     {"The departure begins.", facts{Now: five, Ends: five.Add(16 * time.Hour), Due: true, Why: "WindowClosed", Has: planned}, draining, time.Time{}},
-		"InTheMiddle":  {"It is said once.", facts{Now: five, Due: true, Why: "WindowClosed", Has: has(planned, draining)}, nil, time.Time{}},
-		"Drained":      {"One write says both.", facts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, draining)}, has(over, drained), time.Time{}},
-		"AtTheEnd":     {"Nothing is left to say.", facts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, over, drained)}, nil, time.Time{}},
-		"DrainedLate":  {"A manager that comes late says what is the case.", facts{Now: five, Due: true, Why: "WindowClosed", Drained: true}, drained, time.Time{}},
-		"ByOthers":     {"Somebody deletes the Machine in the middle of its window.", facts{Now: before, Ends: five, Why: "External"}, one("DrainInProgress", "True", "ScheduledMachineLeaves", "ScheduledMachine lab/box leaves: External"), time.Time{}},
-		"Cancelled":    {"The window is open again before anything was taken.", facts{Now: before, Ends: five, Has: has(planned, draining)}, has(gone("MaintenancePlanned"), gone("DrainInProgress")), five.Add(-10 * time.Minute)},
-		"Returned":     {"A Node that is there again does not leave.", facts{Now: before, Ends: five, Has: has(over, drained)}, has(gone("DrainInProgress"), gone("Drained")), five.Add(-10 * time.Minute)},
-		"Urgent":       {"The owner waits for no write.", facts{Now: five, Ends: five, Urgent: true, Why: "EmergencyReclaim"}, nil, time.Time{}},
-		"UrgentMiddle": {"Nor does one in the middle of a departure.", facts{Now: five, Due: true, Urgent: true, Why: "WindowClosed", Has: has(planned, draining)}, nil, time.Time{}},
-		"Theirs":       {"Somebody else plans something: that is theirs.", facts{Now: before, Ends: five, Has: theirs}, nil, five.Add(-10 * time.Minute)},
-		"TheirsToo":    {"It says already what is to be said.", facts{Now: five.Add(-time.Minute), Ends: five, Has: theirs}, nil, time.Time{}},
-		"TheirsNot":    {"Somebody else's is over, and ours begins.", facts{Now: five.Add(-time.Minute), Ends: five, Has: one("MaintenancePlanned", "False", "NewDisk", "done")}, planned, time.Time{}},
-		"KubectlDrain": {"A person has drained it.", facts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(one("DrainInProgress", "False", "KubectlDrain", ""), one("Drained", "True", "KubectlDrain", ""))}, nil, time.Time{}},
+		"Early":        {"Nothing is near; it looks again when it is.", departureFacts{Now: before, Ends: five}, nil, five.Add(-10 * time.Minute)},
+		"Soon":         {"The end is announced.", departureFacts{Now: five.Add(-10 * time.Minute), Ends: five}, planned, time.Time{}},
+		"Said":         {"Once.", departureFacts{Now: five.Add(-time.Minute), Ends: five, Has: planned}, nil, time.Time{}},
+		"Extended":     {"A person gave the machine more time.", departureFacts{Now: five.Add(-time.Minute), Ends: five.Add(time.Hour), Has: planned}, gone("MaintenancePlanned"), five.Add(50 * time.Minute)},
+		"Forever":      {"Or all of it.", departureFacts{Now: five.Add(-time.Minute), Has: planned}, gone("MaintenancePlanned"), time.Time{}},
+		"Sooner":       {"Another end is another announcement.", departureFacts{Now: five.Add(-9 * time.Minute), Ends: five.Add(-time.Minute), Has: planned}, one("MaintenancePlanned", "True", "ScheduledMachineWindowCloses", "The window of ScheduledMachine lab/box closes at 2026-03-02T16:59:00Z"), time.Time{}},
+		"Off":          {"Nobody asked for it.", departureFacts{Now: five.Add(-time.Minute), Ends: five, Lead: -1}, nil, time.Time{}},
+		"TurnedOff":    {"What an earlier manager said goes.", departureFacts{Now: five.Add(-time.Minute), Ends: five, Lead: -1, Has: planned}, gone("MaintenancePlanned"), time.Time{}},
+		"Waits":        {"The window is closed, and the planner has the machine wait: what was said stays, until the next one opens.", departureFacts{Now: five, Ends: five.Add(16 * time.Hour), Due: true, Has: planned}, nil, five.Add(16 * time.Hour)},
+		"WaitsLong":    {"Nobody knows of a next window.", departureFacts{Now: five, Due: true, Has: planned}, nil, time.Time{}},
+		"Reopened":     {"It waited until the next window, which ends later.", departureFacts{Now: five.Add(16 * time.Hour), Ends: five.Add(24 * time.Hour), Has: planned}, gone("MaintenancePlanned"), five.Add(24*time.Hour - 10*time.Minute)},
+		"Admitted":     {"The departure begins.", departureFacts{Now: five, Ends: five.Add(16 * time.Hour), Due: true, Why: "WindowClosed", Has: planned}, draining, time.Time{}},
+		"InTheMiddle":  {"It is said once.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Has: has(planned, draining)}, nil, time.Time{}},
+		"Drained":      {"One write says both.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, draining)}, has(over, drained), time.Time{}},
+		"AtTheEnd":     {"Nothing is left to say.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, over, drained)}, nil, time.Time{}},
+		"DrainedLate":  {"A manager that comes late says what is the case.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true}, drained, time.Time{}},
+		"ByOthers":     {"Somebody deletes the Machine in the middle of its window.", departureFacts{Now: before, Ends: five, Why: "External"}, one("DrainInProgress", "True", "ScheduledMachineLeaves", "ScheduledMachine lab/box leaves: External"), time.Time{}},
+		"Cancelled":    {"The window is open again before anything was taken.", departureFacts{Now: before, Ends: five, Has: has(planned, draining)}, has(gone("MaintenancePlanned"), gone("DrainInProgress")), five.Add(-10 * time.Minute)},
+		"Returned":     {"A Node that is there again does not leave.", departureFacts{Now: before, Ends: five, Has: has(over, drained)}, has(gone("DrainInProgress"), gone("Drained")), five.Add(-10 * time.Minute)},
+		"Urgent":       {"The owner waits for no write.", departureFacts{Now: five, Ends: five, Urgent: true, Why: "EmergencyReclaim"}, nil, time.Time{}},
+		"UrgentMiddle": {"Nor does one in the middle of a departure.", departureFacts{Now: five, Due: true, Urgent: true, Why: "WindowClosed", Has: has(planned, draining)}, nil, time.Time{}},
+		"Theirs":       {"Somebody else plans something: that is theirs.", departureFacts{Now: before, Ends: five, Has: theirs}, nil, five.Add(-10 * time.Minute)},
+		"TheirsToo":    {"It says already what is to be said.", departureFacts{Now: five.Add(-time.Minute), Ends: five, Has: theirs}, nil, time.Time{}},
+		"TheirsNot":    {"Somebody else's is over, and ours begins.", departureFacts{Now: five.Add(-time.Minute), Ends: five, Has: one("MaintenancePlanned", "False", "NewDisk", "done")}, planned, time.Time{}},
+		"KubectlDrain": {"A person has drained it.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(one("DrainInProgress", "False", "KubectlDrain", ""), one("Drained", "True", "KubectlDrain", ""))}, nil, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := tc.facts
 			f.Name = "lab/box"
 			f.Lead = map[bool]time.Duration{true: 10 * time.Minute}[f.Lead == 0]
-			d := decide(f)
+			d := decideDeparture(f)
 			if diff := cmp.Diff(has(tc.want), d.Set); diff != "" || !d.Again.Equal(tc.again) {
 				t.Errorf("%s\nagain %s, want %s, -want, +got:\n%s", tc.reason, d.Again, tc.again, diff)
 			}
@@ -83,7 +83,7 @@ func TestDecide(t *testing.T) {
 					delete(f.Has, kind)
 				}
 			}
-			if again := decide(f); len(again.Set) > 0 {
+			if again := decideDeparture(f); len(again.Set) > 0 {
 				t.Errorf("it does not settle: %v", again.Set)
 			}
 		})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodetaints_test
+package node_test
 
 import (
 	"encoding/json"
@@ -75,7 +75,7 @@ func TestSchemaAndValidationAgree(t *testing.T) {
 	for _, v := range vectors.Value {
 		lists = append(lists, []any{one("a", v.Value, "NoSchedule")})
 	}
-	w := newWorld(t)
+	w := newTaintWorld(t)
 	for _, list := range lists {
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w.sm)
 		w.Must(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeconditions
+package node
 
 import (
 	"fmt"
@@ -27,8 +27,8 @@ func (c condition) ours() bool {
 	}
 }
 
-// facts is the state that a decision depends on.
-type facts struct {
+// departureFacts is the state that the decision about departure conditions depends on.
+type departureFacts struct {
 	// Now is the time.
 	Now time.Time
 	// Name identifies the ScheduledMachine in messages.
@@ -49,17 +49,17 @@ type facts struct {
 	Has map[string]condition
 }
 
-// A decision has the conditions to write.
-type decision struct {
+// A departureDecision has the departure conditions to write.
+type departureDecision struct {
 	// Set has the conditions to write, by type. The zero value removes a condition.
 	Set map[string]condition
 	// Again is when time alone changes the decision, zero if it never does.
 	Again time.Time
 }
 
-// decide returns the changes of the Node's departure conditions.
-func decide(f facts) decision {
-	d := decision{Set: map[string]condition{}}
+// decideDeparture returns the changes of the Node's departure conditions.
+func decideDeparture(f departureFacts) departureDecision {
+	d := departureDecision{Set: map[string]condition{}}
 	if f.Urgent {
 		return d
 	}
@@ -77,7 +77,7 @@ func decide(f facts) decision {
 		d.Again = announce
 	default:
 		message := fmt.Sprintf("The window of ScheduledMachine %s closes at %s", f.Name, f.Ends.UTC().Format(time.RFC3339))
-		d.setCondition(f, v1alpha1.MaintenancePlannedCondition, condition{yes, v1alpha1.NodeWindowClosesReason, message})
+		d.set(f, v1alpha1.MaintenancePlannedCondition, condition{yes, v1alpha1.NodeWindowClosesReason, message})
 	}
 	leaves := fmt.Sprintf("ScheduledMachine %s leaves: %s", f.Name, f.Why)
 	switch {
@@ -86,25 +86,25 @@ func decide(f facts) decision {
 		d.off(f, v1alpha1.DrainedCondition)
 	case f.Drained:
 		if has := f.Has[v1alpha1.DrainInProgressCondition]; has.ours() {
-			d.setCondition(f, v1alpha1.DrainInProgressCondition, condition{no, v1alpha1.NodeDrainedReason, leaves})
+			d.set(f, v1alpha1.DrainInProgressCondition, condition{no, v1alpha1.NodeDrainedReason, leaves})
 		}
-		d.setCondition(f, v1alpha1.DrainedCondition, condition{yes, v1alpha1.NodeDrainedReason, leaves})
+		d.set(f, v1alpha1.DrainedCondition, condition{yes, v1alpha1.NodeDrainedReason, leaves})
 	default:
-		d.setCondition(f, v1alpha1.DrainInProgressCondition, condition{yes, v1alpha1.NodeLeavesReason, leaves})
+		d.set(f, v1alpha1.DrainInProgressCondition, condition{yes, v1alpha1.NodeLeavesReason, leaves})
 		d.off(f, v1alpha1.DrainedCondition)
 	}
 	return d
 }
 
-// setCondition sets a condition, unless another writer has set it with the same status.
-func (d decision) setCondition(f facts, kind string, want condition) {
+// set sets a condition, unless another writer has set it with the same status.
+func (d departureDecision) set(f departureFacts, kind string, want condition) {
 	if has := f.Has[kind]; has != want && (has.ours() || has.Status != want.Status) {
 		d.Set[kind] = want
 	}
 }
 
 // off removes a condition that this package wrote.
-func (d decision) off(f facts, kind string) {
+func (d departureDecision) off(f departureFacts, kind string) {
 	if f.Has[kind].ours() {
 		d.Set[kind] = condition{}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package protection_test
+package node_test
 
 import (
 	"testing"
@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/protection"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 )
 
 // TestWhatANodeSaysWakes covers changes of a Node. The kubelet writes the Node every few seconds. Only these changes
@@ -29,13 +30,18 @@ func TestWhatANodeSaysWakes(t *testing.T) {
 		"Leaves":    {"The agent goes with it.", func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Now()) }, true},
 		"NotReady":  {"Nobody knows any more whether the agent runs.", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
 		"MachineID": {"The host is another, or was installed anew.", func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "b" }, true},
-		"Another":   {"One of the same name is another host.", func(n *corev1.Node) { n.UID = "2" }, true},
+		"Taints":    {"A taint of ours may be gone.", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{theirs} }, true},
+		"Record":    {"It says which taints are ours.", func(n *corev1.Node) { n.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = "" }, true},
+		"Condition": {"A condition of ours may be gone.", func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Drained", Status: corev1.ConditionTrue})
+		}, true},
+		"Another": {"One of the same name is another host.", func(n *corev1.Node) { n.UID = "2" }, true},
 	} {
 		before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "1", Annotations: map[string]string{}}}
 		before.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		after := before.DeepCopy()
 		tc.change(after)
-		if got := protection.NodeChanges.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+		if got := node.NodeChanges.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
 			t.Errorf("%s: %v: %s", name, got, tc.reason)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodetaints_test
+package node_test
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // TestAPauseChangesNoTaint covers a desired taint while writes are suppressed. The kubelet's writes to the Node must
 // not change the audited intent.
 func TestAPauseChangesNoTaint(t *testing.T) {
-	w, out := newWorld(t, v1alpha1.NodeTaint{Key: "example.com/lent", Effect: corev1.TaintEffectNoSchedule}).withNode(true), &bytes.Buffer{}
+	w, out := newTaintWorld(t, v1alpha1.NodeTaint{Key: "example.com/lent", Effect: corev1.TaintEffectNoSchedule}).withNode(true), &bytes.Buffer{}
 	r := w.reconciler(clock.RealClock{})
 	r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true, Log: audit.New(out)}, w.client())
 	w.Writes = nil

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodetaints_test
+package node_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -24,25 +23,18 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-var server *testenv.Server
-
-func TestMain(m *testing.M) {
-	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
-}
-
-// world is a running machine whose Node is in the same API server. Only the reconciler under test runs. The test plays
+// taintWorld is a running machine whose Node is in the same API server. Only the reconciler under test runs. The test plays
 // the part of Cluster API.
-type world struct {
+type taintWorld struct {
 	*testenv.Fixture
 	sm   *v1alpha1.ScheduledMachine
 	node *corev1.Node
@@ -58,9 +50,9 @@ var (
 	theirs = corev1.Taint{Key: "admin", Value: "x", Effect: corev1.TaintEffectNoExecute}
 )
 
-func newWorld(t *testing.T, taints ...v1alpha1.NodeTaint) *world {
+func newTaintWorld(t *testing.T, taints ...v1alpha1.NodeTaint) *taintWorld {
 	t.Helper()
-	w := &world{Fixture: server.Fixture(t)}
+	w := &taintWorld{Fixture: server.Fixture(t)}
 	ns := server.Namespace(t)
 	w.sm = testenv.ScheduledMachine(ns, "box")
 	w.sm.Spec.NodeTaints = taints
@@ -73,7 +65,7 @@ func newWorld(t *testing.T, taints ...v1alpha1.NodeTaint) *world {
 }
 
 // withNode creates the machine's Node, ready or not, with taints of another writer.
-func (w *world) withNode(ready bool, taints ...corev1.Taint) *world {
+func (w *taintWorld) withNode(ready bool, taints ...corev1.Taint) *taintWorld {
 	w.Helper()
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}, Spec: corev1.NodeSpec{Taints: taints}}
 	w.makeNode(ready)
@@ -83,7 +75,7 @@ func (w *world) withNode(ready bool, taints ...corev1.Taint) *world {
 	return w
 }
 
-func (w *world) makeNode(ready bool) {
+func (w *taintWorld) makeNode(ready bool) {
 	w.Helper()
 	taints := w.node.Spec.Taints
 	w.Create(w.node)
@@ -94,7 +86,7 @@ func (w *world) makeNode(ready bool) {
 	w.setReady(ready)
 }
 
-func (w *world) setReady(ready bool) {
+func (w *taintWorld) setReady(ready bool) {
 	w.Helper()
 	w.Read(w.node)
 	status := corev1.ConditionFalse
@@ -108,40 +100,40 @@ func (w *world) setReady(ready bool) {
 	w.Must(w.Client.Status().Update(w.Context(), w.node))
 }
 
-func (w *world) machine() *clusterv1.Machine {
+func (w *taintWorld) machine() *clusterv1.Machine {
 	w.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "box-machine"}}
 	w.Read(m)
 	return m
 }
 
-func (w *world) editTaints(taints ...v1alpha1.NodeTaint) {
+func (w *taintWorld) editTaints(taints ...v1alpha1.NodeTaint) {
 	w.Helper()
 	w.Edit(w.sm, func() { w.sm.Spec.NodeTaints = taints })
 }
 
 // reconcile runs a new reconciler once, as after a restart.
-func (w *world) reconcile() (ctrl.Result, error) {
+func (w *taintWorld) reconcile() (ctrl.Result, error) {
 	w.Helper()
 	res, err := w.reconciler(clock.RealClock{}).Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 	w.Read(w.sm)
 	return res, err
 }
 
-func (w *world) reconciler(now clock.PassiveClock) *nodetaints.Reconciler {
+func (w *taintWorld) reconciler(now clock.PassiveClock) *node.Reconciler {
 	c := w.client()
 	cache := w.lost
 	if cache == nil {
-		cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, nodetaints.NodesWatch)
+		cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, node.NodesWatch)
 	}
-	return (&nodetaints.Reconciler{
+	return (&node.Reconciler{
 		Clock: now, Reader: c, Actuate: actuate.New(c), ClusterCache: cache,
 		Children: children.Reader{Cached: c, Live: c},
 	}).WithoutWatches()
 }
 
 // settle reconciles until no writes follow.
-func (w *world) settle() {
+func (w *taintWorld) settle() {
 	w.Helper()
 	for range 10 {
 		n := len(w.Writes)
@@ -159,7 +151,7 @@ func (w *world) settle() {
 }
 
 // client reads Nodes like the cache.
-func (w *world) client() client.Client {
+func (w *taintWorld) client() client.Client {
 	return w.Recorded(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := c.Get(ctx, key, obj, opts...); err != nil {
@@ -181,7 +173,7 @@ func (w *world) client() client.Client {
 }
 
 // want checks the condition and appliedNodeTaints. An empty status means no condition.
-func (w *world) want(status metav1.ConditionStatus, reason, message string, applied ...v1alpha1.NodeTaint) {
+func (w *taintWorld) want(status metav1.ConditionStatus, reason, message string, applied ...v1alpha1.NodeTaint) {
 	w.Helper()
 	c := conditions.Get(w.sm, v1alpha1.NodeTaintedCondition)
 	switch {
@@ -201,7 +193,7 @@ func (w *world) want(status metav1.ConditionStatus, reason, message string, appl
 }
 
 // wantNode checks the Node's taints and 5-Spot's record.
-func (w *world) wantNode(record string, taints ...corev1.Taint) {
+func (w *taintWorld) wantNode(record string, taints ...corev1.Taint) {
 	w.Helper()
 	if diff := cmp.Diff(taints, w.node.Spec.Taints); diff != "" {
 		w.Errorf("taints of the Node: -want, +got:\n%s", diff)
@@ -221,7 +213,7 @@ func onNode(t v1alpha1.NodeTaint) corev1.Taint {
 var ours = onNode(batch)
 
 func TestTaintsAreAppliedOnceTheNodeIsReady(t *testing.T) {
-	w := newWorld(t, batch)
+	w := newTaintWorld(t, batch)
 	w.settle()
 	w.want(metav1.ConditionUnknown, "NoNodeYet", "There is no Node yet")
 	w.withNode(false, theirs).settle()
@@ -243,7 +235,7 @@ func TestTaintsAreAppliedOnceTheNodeIsReady(t *testing.T) {
 }
 
 func TestNoTaintsNoWord(t *testing.T) {
-	w := newWorld(t).withNode(true, theirs)
+	w := newTaintWorld(t).withNode(true, theirs)
 	w.settle()
 	w.lost = unreachable{}
 	w.settle()
@@ -254,7 +246,7 @@ func TestNoTaintsNoWord(t *testing.T) {
 }
 
 func TestValueOfOursChanges(t *testing.T) {
-	w := newWorld(t, batch).withNode(true, theirs)
+	w := newTaintWorld(t, batch).withNode(true, theirs)
 	w.settle()
 	added := metav1.Now().Rfc3339Copy()
 	w.Edit(w.node, func() { w.node.Spec.Taints[1].TimeAdded = &added })
@@ -270,7 +262,7 @@ func TestValueOfOursChanges(t *testing.T) {
 }
 
 func TestListIsCleared(t *testing.T) {
-	w := newWorld(t, batch, other).withNode(true, theirs)
+	w := newTaintWorld(t, batch, other).withNode(true, theirs)
 	w.settle()
 	w.editTaints(batch)
 	w.settle()
@@ -283,7 +275,7 @@ func TestListIsCleared(t *testing.T) {
 }
 
 func TestForeignEqualTaintIsLeft(t *testing.T) {
-	w := newWorld(t, batch).withNode(true, ours)
+	w := newTaintWorld(t, batch).withNode(true, ours)
 	w.settle()
 	w.want(metav1.ConditionTrue, "Applied", "")
 	w.wantNode("", ours)
@@ -294,7 +286,7 @@ func TestForeignEqualTaintIsLeft(t *testing.T) {
 
 func TestForeignValueIsAConflict(t *testing.T) {
 	held := corev1.Taint{Key: batch.Key, Value: "desktop", Effect: batch.Effect}
-	w := newWorld(t, other, batch).withNode(true, held)
+	w := newTaintWorld(t, other, batch).withNode(true, held)
 	w.settle()
 	w.want(metav1.ConditionFalse, "TaintOwnershipConflict",
 		"spec.nodeTaints wants example.org/borrowed=batch:NoSchedule, the Node has example.org/borrowed=desktop:NoSchedule, set by another manager")
@@ -305,7 +297,7 @@ func TestForeignValueIsAConflict(t *testing.T) {
 }
 
 func TestSomebodyChangesOurs(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
+	w := newTaintWorld(t, batch).withNode(true)
 	w.settle()
 	w.Edit(w.node, func() { w.node.Spec.Taints[0].Value = "desktop" })
 	held := corev1.Taint{Key: batch.Key, Value: "desktop", Effect: batch.Effect}
@@ -319,7 +311,7 @@ func TestSomebodyChangesOurs(t *testing.T) {
 }
 
 func TestSomebodyTakesOursOff(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
+	w := newTaintWorld(t, batch).withNode(true)
 	w.settle()
 	w.Edit(w.node, func() { w.node.Spec.Taints = nil })
 	w.settle()
@@ -329,7 +321,7 @@ func TestSomebodyTakesOursOff(t *testing.T) {
 func TestUnreadableRecordIsNotAnEmptyOne(t *testing.T) {
 	for _, record := range []string{"", "{", "null", `[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"}]`} {
 		t.Run(record, func(t *testing.T) {
-			w := newWorld(t, batch).withNode(true)
+			w := newTaintWorld(t, batch).withNode(true)
 			w.settle()
 			w.Edit(w.node, func() { w.node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = record })
 			w.editTaints()
@@ -346,7 +338,7 @@ func TestUnreadableRecordIsNotAnEmptyOne(t *testing.T) {
 
 func TestRecordOfAnOlderRuleIsTold(t *testing.T) {
 	old := v1alpha1.NodeTaint{Key: "old_key", Effect: corev1.TaintEffectNoSchedule}
-	w := newWorld(t, batch).withNode(false, onNode(old))
+	w := newTaintWorld(t, batch).withNode(false, onNode(old))
 	w.Edit(w.node, func() {
 		w.node.Annotations = map[string]string{v1alpha1.NodeAppliedTaintsAnnotation: `[{"key":"old_key","value":"","effect":"NoSchedule"}]`}
 	})
@@ -359,7 +351,7 @@ func TestRecordOfAnOlderRuleIsTold(t *testing.T) {
 }
 
 func TestNodeIsReplaced(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
+	w := newTaintWorld(t, batch).withNode(true)
 	w.settle()
 	name := w.node.Name
 	w.Must(w.Client.Delete(t.Context(), w.node))
@@ -373,7 +365,7 @@ func TestNodeIsReplaced(t *testing.T) {
 }
 
 func TestConcurrentTaintIsNotLost(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
+	w := newTaintWorld(t, batch).withNode(true)
 	w.meanwhile = func() {
 		w.meanwhile = nil
 		w.Edit(w.node, func() { w.node.Spec.Taints = []corev1.Taint{theirs} })
@@ -387,7 +379,7 @@ func TestConcurrentTaintIsNotLost(t *testing.T) {
 }
 
 func TestPatchIsRefused(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
+	w := newTaintWorld(t, batch).withNode(true)
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("hands off"))
 	w.Fail = func(n int) (error, error) {
 		if w.Writes[n] == "patch Node" {
@@ -411,7 +403,7 @@ func TestPatchIsRefused(t *testing.T) {
 
 // TestAConflictThatLastsCostsOneTryPerBackOff covers a webhook that answers 409.
 func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
+	w := newTaintWorld(t, batch).withNode(true)
 	w.Fail = func(int) (error, error) {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("not now")), nil
 	}
@@ -441,7 +433,7 @@ func (unreachable) GetHealthCheckingState(context.Context, client.ObjectKey) clu
 }
 
 func TestDisconnectedIsUnknown(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
+	w := newTaintWorld(t, batch).withNode(true)
 	w.settle()
 	w.lost = unreachable{}
 	w.settle()
@@ -456,8 +448,8 @@ func TestDisconnectedIsUnknown(t *testing.T) {
 	w.wantNode("")
 }
 
-func TestAManagerThatStartsLeavesWhatWasReported(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
+func TestAManagerThatStartsLeavesReportedTaints(t *testing.T) {
+	w := newTaintWorld(t, batch).withNode(true)
 	w.settle()
 	w.lost, w.Writes = clustercache.NewFakeEmptyClusterCache(), nil
 	w.settle()
@@ -469,8 +461,8 @@ func TestAManagerThatStartsLeavesWhatWasReported(t *testing.T) {
 
 // TestConnectionIsLostBeforeTheWrite covers a connection that breaks between the read and the write.
 func TestConnectionIsLostBeforeTheWrite(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
-	w.lost = readOnly{clustercache.NewFakeClusterCache(w.client(), client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, nodetaints.NodesWatch)}
+	w := newTaintWorld(t, batch).withNode(true)
+	w.lost = readOnly{clustercache.NewFakeClusterCache(w.client(), client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, node.NodesWatch)}
 	w.settle()
 	w.want(metav1.ConditionUnknown, "NotConnected", "")
 	w.lost = nil
@@ -485,19 +477,19 @@ func (readOnly) GetUncachedClient(context.Context, client.ObjectKey) (client.Cli
 }
 
 func TestAMachineThatLeavesIsLeftAlone(t *testing.T) {
-	cases := map[string]func(*world){
-		"machine deleted": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.machine())) },
-		"kill switch":     func(w *world) { w.Edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
-		"owner asks": func(w *world) {
+	cases := map[string]func(*taintWorld){
+		"machine deleted": func(w *taintWorld) { w.Must(w.Client.Delete(w.Context(), w.machine())) },
+		"kill switch":     func(w *taintWorld) { w.Edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
+		"owner asks": func(w *taintWorld) {
 			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
 		},
-		"paused": func(w *world) {
+		"paused": func(w *taintWorld) {
 			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 		},
 	}
 	for name, leave := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, batch).withNode(true)
+			w := newTaintWorld(t, batch).withNode(true)
 			leave(w)
 			w.settle()
 			if len(w.Writes) != 0 {
@@ -508,7 +500,7 @@ func TestAMachineThatLeavesIsLeftAlone(t *testing.T) {
 }
 
 func TestMachineIsGone(t *testing.T) {
-	w := newWorld(t, batch).withNode(true)
+	w := newTaintWorld(t, batch).withNode(true)
 	w.settle()
 	m := w.machine()
 	w.Must(w.Client.Delete(t.Context(), m))
@@ -517,14 +509,14 @@ func TestMachineIsGone(t *testing.T) {
 	w.want(metav1.ConditionUnknown, "NoNodeYet", "")
 }
 
-// TestCrashPoints stops the controller before each write, and after each write with the response lost, and restarts it.
+// TestCrashPointsOfTaints stops the controller before each write, and after each write with the response lost, and restarts it.
 // Each run must end like the run without a crash.
-func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 6, story) }
+func TestCrashPointsOfTaints(t *testing.T) { testenv.CrashPoints(t, 6, taintStory) }
 
-// story runs through the life of a Node's taints, and returns three observed states.
-func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
+// taintStory runs through the life of a Node's taints, and returns three observed states.
+func taintStory(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
-	w := newWorld(t, batch).withNode(true, theirs)
+	w := newTaintWorld(t, batch).withNode(true, theirs)
 	w.Fail = fail
 	tell := func() {
 		w.settle()
@@ -538,26 +530,4 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	w.editTaints()
 	tell()
 	return stations, len(w.Writes)
-}
-
-func TestHeartbeatsDoNotWake(t *testing.T) {
-	node := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{theirs}}}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	changes := map[string]struct {
-		change func(*corev1.Node)
-		want   bool
-	}{
-		"heartbeat":    {func(n *corev1.Node) { n.ResourceVersion, n.Labels = "2", map[string]string{"a": "b"} }, false},
-		"another Node": {func(n *corev1.Node) { n.UID = "2" }, true},
-		"taints":       {func(n *corev1.Node) { n.Spec.Taints = nil }, true},
-		"readiness":    {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
-		"record":       {func(n *corev1.Node) { n.Annotations = map[string]string{v1alpha1.NodeAppliedTaintsAnnotation: ""} }, true},
-	}
-	for name, tc := range changes {
-		now := node.DeepCopy()
-		tc.change(now)
-		if got := nodetaints.NodeChanges.Update(event.UpdateEvent{ObjectOld: node, ObjectNew: now}); got != tc.want {
-			t.Errorf("%s: wakes %t, want %t", name, got, tc.want)
-		}
-	}
 }

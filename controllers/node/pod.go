@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package protection
+package node
 
 import (
 	"fmt"
@@ -77,8 +77,8 @@ var exits = map[int32]string{
 	4:            "the kernel does not announce processes",
 }
 
-// endOf returns the latest termination of a container, nil if it has none.
-func endOf(c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+// terminationOf returns the latest termination of a container, nil if it has none.
+func terminationOf(c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if c.State.Terminated != nil {
 		return c.State.Terminated
 	}
@@ -90,7 +90,7 @@ func exitOf(pod *corev1.Pod) int32 {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		return 0
 	}
-	if ended := endOf(pod.Status.ContainerStatuses[0]); ended != nil {
+	if ended := terminationOf(pod.Status.ContainerStatuses[0]); ended != nil {
 		return ended.ExitCode
 	}
 	return 0
@@ -106,7 +106,7 @@ func troubleOf(pod *corev1.Pod) string {
 		return "it has not been started" + inBrackets(pod.Status.Reason)
 	}
 	c := pod.Status.ContainerStatuses[0]
-	ended := endOf(c)
+	ended := terminationOf(c)
 	switch {
 	case ended != nil && exits[ended.ExitCode] != "":
 		return fmt.Sprintf("its program last exited with code %d: %s", ended.ExitCode, exits[ended.ExitCode])

@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package protection
+package node
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// Names for tests.
+// Names of the watches.
 const (
 	NodesWatch = nodesWatch
 	PodsWatch  = podsWatch
 )
 
-var TroubleOf, TrimPod, AgentOn, WhatPodsShow, NodeChanges = troubleOf, trimPod, agentOn, podStateOf, changes(nodeStateOf)
+// Functions and predicates for tests.
+var (
+	TroubleOf, TrimPod, AgentOn      = troubleOf, trimPod, agentOn
+	PodFacts                         = podFacts
+	NodeChanges, DepartureProgresses = wake.Changes(nodeFacts), departureProgresses
+)
 
 // WithoutWatches disables the watches, for tests that call Reconcile.
 func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.nodes.Name, r.nodes.Cache = nodesWatch, r.ClusterCache
 	r.pods.Name, r.pods.Cache = podsWatch, r.ClusterCache
+	r.retries = wake.Backoff()
 	return r
 }
 
