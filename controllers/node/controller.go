@@ -3,11 +3,12 @@
 // Package node keeps the workload Node of a ScheduledMachine as it should be, and reports what it finds there. One
 // observation serves all parts:
 //
+//   - agent gives the Node the label and the ConfigMap for the reclaim agent (ADR 0012).
 //   - protection checks that the reclaim agent watches for the owner's programs. It reports OwnerProtected (ADR 0021).
 //   - taints applies spec.nodeTaints. It reports NodeTainted and status.appliedNodeTaints, and is their only writer.
 //   - departure shows on the Node that its machine leaves, with the conditions of KEP-5683.
 //
-// The owner's protection comes first, and a failure of one part does not stop the others. Status patches have a lock,
+// The agent and its report come first, and a failure of one part does not stop the others. Status patches have a lock,
 // because package scheduledmachine writes the other parts of the status. Status changes trigger neither package, so
 // that they cannot trigger each other endlessly.
 package node
@@ -16,9 +17,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -32,7 +35,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -57,17 +60,19 @@ type Reconciler struct {
 	Actuate *actuate.Actuator
 	// ClusterCache provides the connections to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Results has the latest result of the installation per Cluster.
-	Results *installation.Results
+	// Installs reports that 5-Spot installs the agent. Package installation then reports the result on the Cluster.
+	Installs bool
 	// Recorder records events.
 	Recorder events.EventRecorder
 	// Lead is how long before its end a window is announced on the Node; zero disables the announcement.
 	Lead time.Duration
 
-	nodes, pods workload.Watch
-	watchFilter string
-	// fresh is for protection and for the version of the ScheduledMachine. conflicts is for taints and departure
-	// conditions: their back-off does not delay protection.
+	nodes, pods, configMaps workload.Watch
+	watchFilter             string
+	// failures has the latest failure of the agent part by request, to retain its text.
+	failures sync.Map
+	// fresh is for the version of the ScheduledMachine, the agent and its report. conflicts is for taints and departure
+	// conditions: their back-off does not delay the agent.
 	fresh, conflicts wake.Freshness
 	differing        wake.ReportDelay
 	retries          workqueue.TypedRateLimiter[ctrl.Request]
@@ -85,16 +90,16 @@ type scope struct {
 	machine *clusterv1.Machine
 	// host is the accepted host data of the machine.
 	host children.Host
-	// node and pod, which is the agent's, are nil if there is none, or if it was not read.
-	node *corev1.Node
-	pod  *corev1.Pod
+	// node, and the agent's ConfigMap and pod are nil if there is none, or if it was not read.
+	node      *corev1.Node
+	configMap *corev1.ConfigMap
+	pod       *corev1.Pod
 	// disconnected reports that there is no connection.
 	disconnected bool
-	// nodeErr is why the Node was not read, podErr why the agent's pods were not.
-	nodeErr, podErr error
-	// outcome is the result of the installation. tried reports that there is one.
-	outcome installation.Outcome
-	tried   bool
+	// These are why an object was not read.
+	nodeErr, configMapErr, podErr error
+	// failure is why the agent part failed, empty if it did not.
+	failure string
 	// recheck is when time alone changes a decision, zero if it never does.
 	recheck time.Time
 }
@@ -113,6 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.fresh.Forget(req)
 		r.conflicts.Forget(req)
 		r.differing.Over(req)
+		r.failures.Delete(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
@@ -131,10 +137,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.result(ctx, s, err)
 }
 
-// reconcile runs all parts. The parts after protection share a back-off after conflicts.
+// reconcile runs all parts. The parts after the agent's report share a back-off after conflicts.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
-	first, err := r.fresh.Meet(s.request, s.now, r.protection(ctx, s))
-	errs := []error{s.nodeErr, s.podErr, err}
+	agentErr := r.agent(ctx, s)
+	s.failure = r.failure(s.request, actuate.IgnoreSuppressed(agentErr))
+	first, err := r.fresh.Meet(s.request, s.now, errors.Join(agentErr, r.protection(ctx, s)))
+	errs := []error{s.unreadable(), err}
 	then := ctrl.Result{RequeueAfter: r.conflicts.Hold(s.request, s.scheduled.ResourceVersion, s.now)}
 	if then.IsZero() && s.nodeErr == nil {
 		then, err = r.conflicts.Meet(s.request, s.now, errors.Join(r.taints(ctx, s), r.departure(ctx, s)))
@@ -146,6 +154,19 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// failure returns the text of the agent part's error, empty for none.
+func (r *Reconciler) failure(req ctrl.Request, err error) string {
+	if err == nil {
+		r.failures.Delete(req)
+		return ""
+	}
+	v, _ := r.failures.Load(req)
+	last, _ := v.(installed.Failure)
+	f := installed.FailureOf(err, installed.Agent, last)
+	r.failures.Store(req, f)
+	return f.Text
 }
 
 // result returns when to reconcile again. controller-runtime ignores RequeueAfter if there is an error. A part that
@@ -181,9 +202,8 @@ func (r *Reconciler) observe(ctx context.Context, req ctrl.Request, sm *v1alpha1
 	if s.host, err = r.Children.Host(ctx, sm, s.machine); err != nil || s.host.Node == "" {
 		return s, err
 	}
-	s.outcome, s.tried = r.Results.Outcome(s.key)
 	if err := r.observeWorkload(ctx, s); workload.NotConnected(err) {
-		s.disconnected, s.nodeErr, s.podErr = true, nil, nil
+		s.disconnected, s.nodeErr, s.configMapErr, s.podErr = true, nil, nil, nil
 		if r.ClusterCache.GetHealthCheckingState(ctx, s.key).LastProbeTime.IsZero() {
 			return nil, nil // The first connection attempt triggers a reconcile, also if it fails.
 		}
@@ -196,17 +216,34 @@ func (r *Reconciler) observeWorkload(ctx context.Context, s *scope) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	reader, err := r.ClusterCache.GetReader(ctx, s.key)
-	if err != nil {
-		s.nodeErr = err
+	if s.nodeErr = err; err != nil {
 		return err
 	}
 	if s.nodeErr = r.nodes.Start(ctx, s.key); s.nodeErr == nil {
 		s.node, s.nodeErr = workload.Node(ctx, reader, s.host.Node)
 	}
 	if usesAgent(s.scheduled) {
+		s.configMap, s.configMapErr = r.observeConfigMap(ctx, s, reader)
 		s.pod, s.podErr = r.observePod(ctx, s, reader)
 	}
-	return errors.Join(s.nodeErr, s.podErr)
+	return s.unreadable()
+}
+
+// unreadable returns why the Node or the agent's objects were not read.
+func (s *scope) unreadable() error { return errors.Join(s.nodeErr, s.configMapErr, s.podErr) }
+
+func (r *Reconciler) observeConfigMap(ctx context.Context, s *scope, reader client.Reader) (*corev1.ConfigMap, error) {
+	if err := r.configMaps.Start(ctx, s.key); err != nil {
+		return nil, err
+	}
+	cm := &corev1.ConfigMap{}
+	switch err := reader.Get(ctx, client.ObjectKey{Namespace: reclaimapi.Namespace, Name: reclaimapi.ConfigMapName(s.host.Node)}, cm); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading ConfigMap of the reclaim agent: %w", err)
+	}
+	return cm, nil
 }
 
 func (r *Reconciler) observePod(ctx context.Context, s *scope, reader client.Reader) (*corev1.Pod, error) {
@@ -215,7 +252,7 @@ func (r *Reconciler) observePod(ctx context.Context, s *scope, reader client.Rea
 	}
 	pods := &corev1.PodList{}
 	// There is one pod per Node. They are only read, so the list is not copied.
-	if err := reader.List(ctx, pods, client.InNamespace(reclaimapi.Namespace), agentLabels, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, pods, client.InNamespace(reclaimapi.Namespace), installed.AgentLabels, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing pods of the reclaim agent: %w", err)
 	}
 	return agentOn(pods.Items, s.host.Node), nil

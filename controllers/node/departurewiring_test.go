@@ -26,7 +26,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 )
 
 // run runs the controller in a manager.
@@ -43,7 +42,7 @@ func (w *departureWorld) run() {
 	w.Must(scheduledmachine.AddIndexes(w.Context(), mgr))
 	c := mgr.GetClient()
 	r := &node.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Children: children.Reader{Cached: c, Live: mgr.GetAPIReader()}, Lead: 10 * time.Minute, Results: installation.NewResults(),
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Children: children.Reader{Cached: c, Live: mgr.GetAPIReader()}, Lead: 10 * time.Minute,
 		ClusterCache: clustercache.NewFakeClusterCache(w.client(), client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, node.NodesWatch),
 	}
 	w.Must(r.SetupWithManager(mgr, "", scheduledmachine.ClusterNameIndex, controller.Options{SkipNameValidation: new(true)}))

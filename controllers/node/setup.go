@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -20,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -31,19 +32,17 @@ import (
 
 // The names of this controller's watches in workload clusters.
 const (
-	nodesWatch = "node-nodes"
-	podsWatch  = "node-pods"
+	nodesWatch      = "node-nodes"
+	podsWatch       = "node-pods"
+	configMapsWatch = "node-configmaps"
 )
-
-// agentLabels are the labels of the agent's pods, for each way to install it.
-var agentLabels = client.MatchingLabels{"app.kubernetes.io/name": "5spot", "app.kubernetes.io/component": "reclaim-agent"}
 
 // CacheByObject configures the caches of workload clusters to hold only the agent's pods, without the fields that this
 // package does not read.
 func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&corev1.Pod{}: {
 		Namespaces: map[string]cache.Config{reclaimapi.Namespace: {}},
-		Label:      k8slabels.SelectorFromSet(k8slabels.Set(agentLabels)),
+		Label:      k8slabels.SelectorFromSet(k8slabels.Set(installed.AgentLabels)),
 		Transform:  trimPod,
 	}}
 }
@@ -66,28 +65,43 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 		)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapper.OfHost), builder.WithPredicates(predicate.Or(wake.NodeOfMachine(), departureProgresses()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.OfCluster),
-			builder.WithPredicates(predicates.ClusterPausedTransitions(mgr.GetScheme(), log))).
+			builder.WithPredicates(predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.Changes(installationOf)))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(name, mapper.OfCluster, clustercache.WatchForProbeFailure(workload.UnreachableAfter))).
-		WatchesRawSource(source.Channel(r.Results.Changes(), handler.EnqueueRequestsFromMapFunc(mapper.OfCluster))).
 		WithOptions(opts).
 		Build(telemetry.Counted(name, r))
 	if err != nil {
 		return fmt.Errorf("building %s controller: %w", name, err)
 	}
-	watch := workload.Watch{Cache: r.ClusterCache, Controller: c}
-	r.nodes, r.pods = watch, watch
-	r.nodes.Name, r.nodes.Kind, r.nodes.Map, r.nodes.Predicate = nodesWatch, &corev1.Node{}, mapper.OfNode, wake.Changes(nodeFacts)
-	r.pods.Name, r.pods.Kind, r.pods.Predicate = podsWatch, &corev1.Pod{}, wake.Changes(podFacts)
-	r.pods.Map = func(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok {
-			return nil
+	of := func(nodeOf func(client.Object) string) func(context.Context, client.ObjectKey, client.Object) []ctrl.Request {
+		return func(ctx context.Context, cluster client.ObjectKey, obj client.Object) []ctrl.Request {
+			return mapper.OfNode(ctx, cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeOf(obj)}})
 		}
-		node := &corev1.Node{}
-		node.Name = workload.NodeOf(pod)
-		return mapper.OfNode(ctx, cluster, node)
+	}
+	r.nodes = workload.Watch{
+		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: mapper.OfNode, Predicate: wake.Changes(nodeFacts),
+	}
+	r.pods = workload.Watch{
+		Name: podsWatch, Kind: &corev1.Pod{}, Cache: r.ClusterCache, Controller: c, Map: of(nodeOfPod), Predicate: wake.Changes(podFacts),
+	}
+	r.configMaps = workload.Watch{
+		Name: configMapsWatch, Kind: &corev1.ConfigMap{}, Cache: r.ClusterCache, Controller: c, Map: of(installed.NodeOf),
+		Predicate: predicate.ResourceVersionChangedPredicate{},
 	}
 	return nil
+}
+
+func nodeOfPod(obj client.Object) string {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return ""
+	}
+	return workload.NodeOf(pod)
+}
+
+// installationOf returns the result of the installation in a Cluster.
+func installationOf(obj client.Object) any {
+	cluster, _ := obj.(*clusterv1.Cluster)
+	return (&scope{cluster: cluster}).installation()
 }
 
 // departureProgresses filters for progress of a departure: the departure record and the drain.
@@ -114,7 +128,7 @@ func nodeFacts(obj client.Object) any {
 	s := scope{scheduled: &v1alpha1.ScheduledMachine{}, node: node}
 	return []any{
 		node.UID, s.taintFacts(), conditionsOf(node), node.Status.NodeInfo.MachineID, node.DeletionTimestamp.IsZero(),
-		node.Annotations[reclaimapi.StateAnnotation], reclaimapi.Requested(node.Annotations),
+		node.Labels[reclaimapi.AgentLabel], node.Annotations[reclaimapi.StateAnnotation], reclaimapi.Requested(node.Annotations),
 	}
 }
 

@@ -428,6 +428,10 @@ func (unreachable) Watch(context.Context, client.ObjectKey, clustercache.Watcher
 	return clustercache.ErrClusterNotConnected
 }
 
+func (unreachable) GetReader(context.Context, client.ObjectKey) (client.Reader, error) {
+	return nil, clustercache.ErrClusterNotConnected
+}
+
 func (unreachable) GetHealthCheckingState(context.Context, client.ObjectKey) clustercache.HealthCheckingState {
 	return clustercache.HealthCheckingState{LastProbeTime: time.Unix(1, 0)}
 }

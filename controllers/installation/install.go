@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodesync
+package installation
 
 import (
 	"context"
@@ -14,12 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
 )
 
 // install applies the manifests of a part in their order, and stops at the first error. The order ensures that no
 // permission exists before the policy that restricts it, and no agent before its permissions. A contested object does
 // not stop it: it was installed before, and so were the objects after it. See ADR 0012.
-func (r *Reconciler) install(ctx context.Context, s *scope, p part) error {
+func (r *Reconciler) install(ctx context.Context, s *scope, p installed.Part) error {
 	var suppressed, contested error
 	for _, desired := range r.manifests(p) {
 		err := r.sync(ctx, s, p, desired)
@@ -27,15 +28,15 @@ func (r *Reconciler) install(ctx context.Context, s *scope, p part) error {
 			suppressed = err // The suppressed writes of the other objects are reported, too.
 			continue
 		}
-		if errors.Is(err, errContested) {
-			contested = objectError{desired.GetKind(), fmt.Errorf("installing %s: %w", p, err)}
+		if errors.Is(err, installed.ErrContested) {
+			contested = installed.ObjectError{Kind: desired.GetKind(), Err: fmt.Errorf("installing %s: %w", p, err)}
 			continue
 		}
 		if err != nil {
-			return objectError{desired.GetKind(), fmt.Errorf("installing %s: %w", p, err)}
+			return installed.ObjectError{Kind: desired.GetKind(), Err: fmt.Errorf("installing %s: %w", p, err)}
 		}
 		if err := r.watches.installed(ctx, s.key, desired); err != nil {
-			return objectError{desired.GetKind(), fmt.Errorf("watching %s: %w", desired.GetKind(), err)}
+			return installed.ObjectError{Kind: desired.GetKind(), Err: fmt.Errorf("watching %s: %w", desired.GetKind(), err)}
 		}
 	}
 	if suppressed != nil {
@@ -45,16 +46,16 @@ func (r *Reconciler) install(ctx context.Context, s *scope, p part) error {
 }
 
 // manifests returns the manifests of a part.
-func (r *Reconciler) manifests(p part) []*unstructured.Unstructured {
-	if p == guard {
+func (r *Reconciler) manifests(p installed.Part) []*unstructured.Unstructured {
+	if p == installed.Guard {
 		return r.Guard
 	}
 	return r.Manifests
 }
 
 // uninstall deletes the objects of a part in reverse order. It skips a part that is known to be gone.
-func (r *Reconciler) uninstall(ctx context.Context, s *scope, p part) error {
-	if r.memory.isClean(s.key, p) {
+func (r *Reconciler) uninstall(ctx context.Context, s *scope, p installed.Part) error {
+	if s.memory.clean[p] {
 		return nil
 	}
 	for _, desired := range slices.Backward(r.manifests(p)) {
@@ -66,7 +67,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s *scope, p part) error {
 }
 
 // sync reads one object of the installation, decides, and carries out the decision.
-func (r *Reconciler) sync(ctx context.Context, s *scope, p part, desired *unstructured.Unstructured) error {
+func (r *Reconciler) sync(ctx context.Context, s *scope, p installed.Part, desired *unstructured.Unstructured) error {
 	id := identity{p, desired.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(desired)}
 	facts, live, err := r.look(ctx, s, id, desired)
 	if err != nil {
@@ -76,7 +77,7 @@ func (r *Reconciler) sync(ctx context.Context, s *scope, p part, desired *unstru
 	switch verdict := DecideInstall(facts); verdict {
 	case Keep:
 		if live != nil && facts.Wanted && !facts.Leaving {
-			r.memory.leave(s.key, id, fingerprintOf(live))
+			s.memory.left[id] = fingerprintOf(live)
 		}
 		return nil
 	case Install:
@@ -93,7 +94,7 @@ func (r *Reconciler) sync(ctx context.Context, s *scope, p part, desired *unstru
 		log.Info("Removing from workload cluster")
 		return r.delete(ctx, s, id, live)
 	case Refuse:
-		return foreign(id.kind.Kind, id.key.Name)
+		return installed.ForeignError(id.kind.Kind, id.key.Name)
 	default:
 		return fmt.Errorf("unknown verdict %q", verdict)
 	}
@@ -105,9 +106,9 @@ var shared = map[string]bool{"Namespace": true, "CustomResourceDefinition": true
 // look reads one object of the installation. If the cache shows no change since the latest check, it returns only the
 // metadata. Otherwise it reads the whole object live, because the cache has only objects of 5-Spot.
 func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured) (InstallFacts, client.Object, error) {
-	f := InstallFacts{Wanted: s.useOf(id.part) == used, Shared: shared[id.kind.Kind]}
+	f := InstallFacts{Wanted: s.needs(id.part), Shared: shared[id.kind.Kind]}
 	var left fingerprint
-	left, f.InstalledBefore = r.memory.recall(s.key, id)
+	left, f.InstalledBefore = s.memory.left[id]
 	if f.InstalledBefore {
 		cached := &metav1.PartialObjectMetadata{}
 		cached.SetGroupVersionKind(desired.GroupVersionKind())
@@ -133,10 +134,10 @@ func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *u
 // withObject adds the facts of an existing object. AsLeft also compares 5-Spot's labels and annotations, because they
 // do not change the generation.
 func (f InstallFacts) withObject(live metav1.Object, cluster client.ObjectKey, desired *unstructured.Unstructured, left fingerprint) InstallFacts {
-	f.Presence = presenceOf(live, cluster)
+	f.Presence = installed.PresenceOf(live, cluster)
 	f.Leaving = !live.GetDeletionTimestamp().IsZero()
 	claimed := &metav1.ObjectMeta{Labels: desired.GetLabels(), Annotations: desired.GetAnnotations()}
-	claim(claimed, cluster)
+	installed.Claim(claimed, cluster)
 	f.AsLeft = f.InstalledBefore && fingerprintOf(live) == left &&
 		has(live.GetLabels(), claimed.Labels) && has(live.GetAnnotations(), claimed.Annotations)
 	return f

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodesync_test
+package installation_test
 
 import (
 	"slices"
@@ -17,9 +17,8 @@ import (
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	evictionguard "github.com/finos/cluster-api-addon-provider-5spot/config/eviction-guard"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
@@ -81,9 +80,10 @@ func TestTheGuardIsWhereAMachineIs(t *testing.T) {
 	w.restart()
 	w.want("what is not known is written once", w.settle(), replaced(w.applied(), "apply ", "update "))
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"java"} })
-	w.want("the agent comes beside it", w.settle(), returns, optsIn)
+	w.want("the agent comes beside it", w.settle(), returns, reports)
+	w.optIn(w.node)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
-	w.want("and goes without it", w.settle(), optsOut, removes)
+	w.want("and goes without it", w.settle(), optsOut, removes, reports)
 	w.Must(w.Client.Delete(t.Context(), w.sm))
 	w.want("the API server is told first that nobody is there", w.settle(), w.removed())
 	for _, u := range w.guard {
@@ -137,10 +137,7 @@ func TestAGuardThatCannotBeInstalledHoldsUpNobody(t *testing.T) {
 			t.Fatalf("the error must name it: %v", err)
 		}
 	}
-	w.wantAgent(w.node, reclaimapi.ConfigFor([]string{"java"}).Text())
-	if o := w.outcome(); o.Of(w.node.Name).Class != "" {
-		t.Errorf("its owner is protected without a guard: %+v", o)
-	}
+	w.wantInstalled(metav1.ConditionTrue, "is installed") // The owner is protected without a guard.
 	if w.Read(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: guardName}}) {
 		t.Error("the API server is told of a guard that is not there")
 	}
@@ -167,21 +164,18 @@ func TestAPauseOfTheGuardSaysNothingOfTheAgent(t *testing.T) {
 	w.guard = nil
 	w.restart()
 	w.settle()
-	w.board = installation.NewResults()
-	w.r.Results, w.r.Guard, w.r.Actuate = w.board, manifests, actuate.NewGated(&actuate.Gate{DryRun: true}, w.client())
+	w.r.Guard, w.r.Actuate = manifests, actuate.NewGated(&actuate.Gate{DryRun: true}, w.client())
 	w.Writes = nil
 	if err := w.reconcile(); err != nil || len(w.Writes) > 0 || len(w.recorder.Events) > 0 {
 		t.Errorf("%v, sent %v", err, w.Writes)
 	}
-	if o := w.outcome(); o.Of(w.node.Name).Class != "" {
-		t.Errorf("its owner is protected: %v", o)
-	}
+	w.wantInstalled(metav1.ConditionTrue, "is installed")
 }
 
 func TestAMachineThatComesOrGoesWakesItsCluster(t *testing.T) {
 	sm := testenv.ScheduledMachine("farm", "box")
 	for _, guard := range []bool{false, true} {
-		p := nodesync.Concerned(guard)
+		p := installation.Concerned(guard)
 		if p.Create(event.CreateEvent{Object: sm}) != guard || p.Delete(event.DeleteEvent{Object: sm}) != guard {
 			t.Errorf("guard %t: the first and the last of a Cluster count where it is installed", guard)
 		}
@@ -199,9 +193,10 @@ func TestAnAgentThatCannotBeInstalledHoldsUpNoGuard(t *testing.T) {
 	theirs.Spec.Template.Labels = theirs.Spec.Selector.MatchLabels
 	theirs.Spec.Template.Spec.Containers = []corev1.Container{{Name: "x", Image: "x"}}
 	w.Create(theirs)
-	if w.reconcile() == nil || w.outcome().Failure.Class == "" {
-		t.Error("the agent is not installed, and nobody knows")
+	if w.reconcile() == nil {
+		t.Error("the agent is not installed")
 	}
+	w.wantInstalled(metav1.ConditionFalse, "DaemonSet")
 	if !w.Read(&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: guardName}}) {
 		t.Error("the guard is not installed")
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodesync
+package installation
 
 import (
 	"context"
@@ -29,6 +29,7 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -38,7 +39,7 @@ import (
 // watches. Kinds of admission policies are missing: without them in the API server, the connection would fail. There
 // are few objects of them. guard adds the kinds of the eviction guard.
 func CacheByObject(guard bool) map[client.Object]cache.ByObject {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})}
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{installed.ManagedByLabel: installed.ManagedBy})}
 	ours.Transform = cache.TransformStripManagedFields()
 	configMaps := ours
 	configMaps.Namespaces = map[string]cache.Config{reclaimapi.Namespace: {}}
@@ -63,20 +64,20 @@ func CacheByObject(guard bool) map[client.Object]cache.ByObject {
 
 // SetupWithManager adds the controller to mgr. It uses controller-runtime's builder, like the other controllers.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
-	log := mgr.GetLogger().WithValues("controller", "nodesync")
+	log := mgr.GetLogger().WithValues("controller", "installation")
 	r.watchFilter = watchFilter
 	opts.RateLimiter = wake.Backoff()
 	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	c, err := ctrl.NewControllerManagedBy(mgr).
-		Named("nodesync").
+		Named("installation").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), changed)).
 		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(changed, concerned(len(r.Guard) > 0))).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.NodeOfMachine())).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("nodesync", itself)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(wake.NodeOfMachine())).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("installation", itself)).
 		WithOptions(opts).
-		Build(telemetry.Counted("nodesync", r))
+		Build(telemetry.Counted("installation", r))
 	if err != nil {
-		return fmt.Errorf("building nodesync controller: %w", err)
+		return fmt.Errorf("building installation controller: %w", err)
 	}
 	r.watches = clusterWatches{r.ClusterCache, c}
 	return nil
@@ -107,26 +108,21 @@ func concerned(guard bool) predicate.Predicate {
 	return p
 }
 
-// ofMachine maps a Machine of 5-Spot to its Cluster, unless the Cluster is known not to use the agent.
-func (r *Reconciler) ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
+// ofMachine maps a Machine of 5-Spot to its Cluster.
+func ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	machine, ok := obj.(*clusterv1.Machine)
 	if !ok || children.ParentOf(machine) == "" {
 		return nil
 	}
-	cluster := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
-	if r.memory.isClean(cluster, agent) {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: cluster}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}}}
 }
 
-// nodeChanged filters for changes of the Node data that this package reads. The kubelet's periodic updates do not pass.
-func nodeChanged() predicate.Predicate {
+// requestChanged filters for Nodes on which an owner's request begins or ends.
+func requestChanged() predicate.Predicate {
 	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
-				e.ObjectOld.GetLabels()[reclaimapi.AgentLabel] != e.ObjectNew.GetLabels()[reclaimapi.AgentLabel] ||
-				reclaimapi.Requested(e.ObjectOld.GetAnnotations()) != reclaimapi.Requested(e.ObjectNew.GetAnnotations())
+			return reclaimapi.Requested(e.ObjectOld.GetAnnotations()) != reclaimapi.Requested(e.ObjectNew.GetAnnotations())
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false }, // Garbage collection deletes its ConfigMap.
 	}
@@ -148,17 +144,17 @@ type clusterWatches struct {
 }
 
 func (w clusterWatches) nodes(ctx context.Context, cluster client.ObjectKey) error {
-	if err := w.watch(ctx, cluster, "nodesync-nodes", &corev1.Node{}, nodeChanged()); err != nil {
+	if err := w.watch(ctx, cluster, "installation-nodes", &corev1.Node{}, requestChanged()); err != nil {
 		return err
 	}
-	return w.watch(ctx, cluster, "nodesync-configmaps", &corev1.ConfigMap{}, predicate.ResourceVersionChangedPredicate{})
+	return w.watch(ctx, cluster, "installation-configmaps", &corev1.ConfigMap{}, predicate.ResourceVersionChangedPredicate{})
 }
 
 // installed watches the kind of an object. It caches only metadata.
 func (w clusterWatches) installed(ctx context.Context, cluster client.ObjectKey, obj *unstructured.Unstructured) error {
 	kind := &metav1.PartialObjectMetadata{}
 	kind.SetGroupVersionKind(obj.GroupVersionKind())
-	return w.watch(ctx, cluster, "nodesync-"+obj.GroupVersionKind().GroupKind().String(), kind, installedChanged())
+	return w.watch(ctx, cluster, "installation-"+obj.GroupVersionKind().GroupKind().String(), kind, installedChanged())
 }
 
 func (w clusterWatches) watch(ctx context.Context, cluster client.ObjectKey, name string, kind client.Object, p predicate.Predicate) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodesync_test
+package installation_test
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -29,10 +30,10 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
@@ -54,20 +55,27 @@ type world struct {
 	manifests []*unstructured.Unstructured
 	guard     []*unstructured.Unstructured
 	recorder  *events.FakeRecorder
-	r         *nodesync.Reconciler
+	r         *installation.Reconciler
 	cache     clustercache.ClusterCache
-	board     *installation.Results
 }
 
 func newWorld(t *testing.T, commands ...string) *world {
 	t.Helper()
 	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(100), manifests: shipped(t)}
 	w.cluster = testenv.Cluster(server.Namespace(t))
-	w.Create(w.cluster)
+	w.createCluster()
 	w.sm, w.node = w.member("box", commands...)
 	w.clear()
 	w.restart()
 	return w
+}
+
+// createCluster creates the Cluster with a condition of Cluster API.
+func (w *world) createCluster() {
+	w.Helper()
+	w.Create(w.cluster)
+	conditions.Set(w.cluster, metav1.Condition{Type: clusterv1.ClusterAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available"})
+	w.Must(w.Client.Status().Update(w.Context(), w.cluster))
 }
 
 // member creates a ScheduledMachine with a Machine and a Node.
@@ -128,9 +136,8 @@ func (w *world) restart() {
 	if w.cache == nil {
 		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster))
 	}
-	w.board = installation.NewResults()
-	w.r = (&nodesync.Reconciler{
-		Clock: clock.RealClock{}, Results: w.board, Reader: c, Actuate: actuate.New(c), ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
+	w.r = (&installation.Reconciler{
+		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests, Guard: w.guard,
 	}).WithoutWatches()
 }
@@ -168,6 +175,35 @@ func (w *world) client() client.Client {
 	})
 }
 
+// optIn gives a Node its ConfigMap and its label, like package node.
+func (w *world) optIn(nodes ...*corev1.Node) {
+	w.Helper()
+	for _, node := range nodes {
+		cm := w.configMap(node)
+		installed.Claim(cm, client.ObjectKeyFromObject(w.cluster))
+		cm.Labels = installed.With(cm.Labels, installed.AgentLabels)
+		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+		w.Create(cm)
+		w.Edit(node, func() { node.Labels = map[string]string{reclaimapi.AgentLabel: reclaimapi.AgentLabelValue} })
+	}
+}
+
+// wantInstalled checks the Cluster's condition ReclaimAgentInstalled. An empty status means no condition.
+func (w *world) wantInstalled(status metav1.ConditionStatus, message string) {
+	w.Helper()
+	w.Read(w.cluster)
+	c := conditions.Get(w.cluster, v1alpha1.ReclaimAgentInstalledCondition)
+	if c == nil && status == "" {
+		return
+	}
+	if c == nil || c.Status != status || !strings.Contains(c.Message, message) {
+		w.Errorf("the Cluster says %+v, want %s: %s", c, status, message)
+	}
+}
+
+// reports is the write of a report on the agent.
+var reports = []string{"patch Cluster status"}
+
 // installs are the writes of a first installation, and checks the writes of a manager that has just started. removes
 // are the writes after the last user is gone. returns are the writes of a later installation: the Namespace stayed.
 var (
@@ -181,7 +217,6 @@ var (
 		"delete DaemonSet", "delete RoleBinding", "delete Role", "delete ClusterRoleBinding", "delete ClusterRole", "delete ServiceAccount",
 		"delete ValidatingAdmissionPolicyBinding", "delete ValidatingAdmissionPolicy", "delete ValidatingAdmissionPolicyBinding", "delete ValidatingAdmissionPolicy",
 	}
-	optsIn  = []string{"create ConfigMap", "patch Node"}
 	optsOut = []string{"patch Node", "delete ConfigMap"}
 )
 
@@ -208,29 +243,19 @@ func (w *world) daemonSet() *appsv1.DaemonSet {
 }
 
 // wantAgent checks label and ConfigMap of a Node.
-func (w *world) wantAgent(node *corev1.Node, text string) {
+func (w *world) wantAgent(node *corev1.Node, want bool) {
 	w.Helper()
-	cm := w.configMap(node)
-	found := w.Read(cm)
+	found := w.Read(w.configMap(node))
 	w.Read(node)
-	labelled := node.Labels[reclaimapi.AgentLabel] == reclaimapi.AgentLabelValue
-	if found != (text != "") || labelled != found || found && cm.Data[reclaimapi.ConfigMapKey] != text {
-		w.Errorf("Node is labelled: %t; its ConfigMap exists: %t, and says %q, want %q", labelled, found, cm.Data[reclaimapi.ConfigMapKey], text)
+	if labelled := node.Labels[reclaimapi.AgentLabel] == reclaimapi.AgentLabelValue; found != want || labelled != want {
+		w.Errorf("Node is labelled: %t; its ConfigMap exists: %t, want %t", labelled, found, want)
 	}
 }
 
 func TestInstallsInOrderAndSettles(t *testing.T) {
 	w := newWorld(t, "java", "idea")
-	w.want("the policy is there before the rights, and the rights before the agent", w.settle(), installs, optsIn)
-	w.wantAgent(w.node, reclaimapi.ConfigFor([]string{"java", "idea"}).Text())
-	cm := w.configMap(w.node)
-	w.Read(cm)
-	if cm.Labels["app.kubernetes.io/name"] != "5spot" || cm.Labels["app.kubernetes.io/component"] != "reclaim-agent" {
-		t.Errorf("labels of the ConfigMap are part of the contract: %v", cm.Labels)
-	}
-	if len(cm.OwnerReferences) != 1 || cm.OwnerReferences[0].UID != w.node.UID || cm.OwnerReferences[0].Kind != "Node" {
-		t.Errorf("it goes with its Node: %v", cm.OwnerReferences)
-	}
+	w.want("the policy is there before the rights, and the rights before the agent", w.settle(), installs, reports)
+	w.wantInstalled(metav1.ConditionTrue, "is installed")
 	ds := w.daemonSet()
 	w.Read(ds)
 	if !slices.ContainsFunc(ds.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == v1alpha1.InstallerFieldManager }) {
@@ -242,7 +267,7 @@ func TestInstallsInOrderAndSettles(t *testing.T) {
 func TestNobodyAsks(t *testing.T) {
 	w := newWorld(t)
 	w.want("nothing is installed for nobody", w.settle())
-	w.wantAgent(w.node, "")
+	w.wantAgent(w.node, false)
 }
 
 func TestDriftIsRepaired(t *testing.T) {
@@ -262,11 +287,6 @@ func TestDriftIsRepaired(t *testing.T) {
 		w.Must(w.Client.Delete(t.Context(), u.DeepCopy()))
 		w.want("what was deleted is back", w.settle(), []string{"apply " + u.GetKind()})
 	}
-	cm := w.configMap(w.node)
-	w.Read(cm)
-	w.Edit(cm, func() { cm.Data[reclaimapi.ConfigMapKey] = "" })
-	w.Edit(w.node, func() { delete(w.node.Labels, reclaimapi.AgentLabel) })
-	w.want("label and ConfigMap too", w.settle(), []string{"patch ConfigMap", "patch Node"})
 }
 
 func TestRestartRepairsWhatHappenedMeanwhile(t *testing.T) {
@@ -285,29 +305,33 @@ func TestLastUserLeaves(t *testing.T) {
 	w := newWorld(t, "java")
 	other, node := w.member("other", "idea")
 	w.settle()
+	w.optIn(w.node, node)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	w.want("the other still uses it", w.settle(), optsOut)
-	w.wantAgent(w.node, "")
-	w.wantAgent(node, reclaimapi.ConfigFor([]string{"idea"}).Text())
+	w.wantAgent(w.node, false)
+	w.wantAgent(node, true)
 	w.Must(w.Client.Delete(t.Context(), other))
-	w.want("the last one turns off the light, Nodes first", w.settle(), optsOut, removes)
+	w.want("the last one turns off the light, Nodes first", w.settle(), optsOut, removes, reports)
+	w.wantInstalled("", "")
 	if !w.Read(w.manifests[0].DeepCopy()) {
 		t.Error("the Namespace stays")
 	}
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"java"} })
-	w.want("and it comes back, into the Namespace that stayed", w.settle(), returns, optsIn)
+	w.want("and it comes back, into the Namespace that stayed", w.settle(), returns, reports)
+	w.optIn(w.node)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
-	w.want("as often as it has to", w.settle(), optsOut, removes)
+	w.want("as often as it has to", w.settle(), optsOut, removes, reports)
 }
 
 // TestLeftBehind covers a manager that did not run when the last user disappeared.
 func TestLeftBehind(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
+	w.optIn(w.node)
 	w.Must(w.Client.Delete(t.Context(), w.sm))
 	w.restart()
-	w.want("what was left behind is found", w.settle(), optsOut, removes)
-	w.wantAgent(w.node, "")
+	w.want("what was left behind is found", w.settle(), optsOut, removes, reports)
+	w.wantAgent(w.node, false)
 }
 
 // TestANodeWithALongName covers a Node whose name leaves no room for the prefix of its ConfigMap.
@@ -319,12 +343,13 @@ func TestANodeWithALongName(t *testing.T) {
 	m := w.machine(w.sm)
 	m.Status.NodeRef.Name = w.node.Name
 	w.Must(w.Client.Status().Update(w.Context(), m))
-	w.want("it gets its ConfigMap", w.settle(), installs, optsIn)
-	w.wantAgent(w.node, reclaimapi.ConfigFor([]string{"java"}).Text())
+	w.settle()
+	w.optIn(w.node)
+	w.want("its ConfigMap stays", w.settle())
 	w.Must(w.Client.Delete(w.Context(), w.sm))
 	w.restart()
-	w.want("what was left behind is found", w.settle(), optsOut, removes)
-	w.wantAgent(w.node, "")
+	w.want("what was left behind is found", w.settle(), optsOut, removes, reports)
+	w.wantAgent(w.node, false)
 }
 
 // TestAClusterThatIsBackIsLookedAt deletes a Cluster that does not use the agent, and restores it from a backup. Its
@@ -332,10 +357,11 @@ func TestANodeWithALongName(t *testing.T) {
 func TestAClusterThatIsBackIsLookedAt(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
+	w.optIn(w.node)
 	cm := w.configMap(w.node)
 	w.Read(cm)
 	w.Must(w.Client.Delete(t.Context(), w.sm))
-	w.want("nobody asks any more", w.settle(), optsOut, removes)
+	w.want("nobody asks any more", w.settle(), optsOut, removes, reports)
 	w.Must(w.Client.Delete(t.Context(), w.cluster))
 	w.want("the Cluster is gone", w.settle())
 	cm.ResourceVersion, cm.UID = "", ""
@@ -343,20 +369,13 @@ func TestAClusterThatIsBackIsLookedAt(t *testing.T) {
 	w.want("what is back there is found", w.settle(), []string{"delete ConfigMap"})
 }
 
-func TestChangedList(t *testing.T) {
-	w := newWorld(t, "java")
-	w.settle()
-	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"idea"} })
-	w.want("the agent re-arms by its ConfigMap alone", w.settle(), []string{"patch ConfigMap"})
-	w.wantAgent(w.node, reclaimapi.ConfigFor([]string{"idea"}).Text())
-}
-
 func TestLeavingNode(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
+	w.optIn(w.node)
 	w.Must(w.Client.Delete(t.Context(), w.machine(w.sm)))
 	w.want("a Node that leaves is opted out, and the installation waits for the next window", w.settle(), optsOut)
-	w.wantAgent(w.node, "")
+	w.wantAgent(w.node, false)
 }
 
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
@@ -373,7 +392,8 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 			if err := w.reconcile(); err == nil || !strings.Contains(err.Error(), theirs.GetKind()+" "+theirs.GetName()+" exists and is not managed by 5-Spot") {
 				t.Errorf("the error must name it: %v", err)
 			}
-			w.want("what comes after it is not installed; Nodes are kept", w.Writes, installs[:i], optsIn)
+			w.want("what comes after it is not installed", w.Writes, installs[:i], reports)
+			w.wantInstalled(metav1.ConditionFalse, "exists and is not managed by 5-Spot")
 			if note := <-w.recorder.Events; !strings.HasPrefix(note, "Warning ReclaimAgentBlocked ") {
 				t.Errorf("event %q", note)
 			}
@@ -390,25 +410,23 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 func TestForeignConfigMapAndLabel(t *testing.T) {
 	w := newWorld(t, "java")
 	theirs := w.configMap(w.node)
-	theirs.Data = map[string]string{reclaimapi.ConfigMapKey: "theirs"}
 	w.Create(theirs)
 	w.Edit(w.node, func() { w.node.Labels = map[string]string{reclaimapi.AgentLabel: reclaimapi.AgentLabelValue} })
-	w.Writes = nil
-	if err := w.reconcile(); err == nil || !strings.Contains(err.Error(), "ConfigMap reclaim-agent-"+w.node.Name) {
-		t.Errorf("the error must name it: %v", err)
-	}
+	w.settle()
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
-	w.want("what is ours goes", w.settle(), removes)
-	w.wantAgent(w.node, "theirs")
+	w.want("what is ours goes", w.settle(), removes, reports)
+	w.wantAgent(w.node, true)
 }
 
 func TestAnInstallationOfSomebodyElse(t *testing.T) {
 	w := newWorld(t, "java")
 	w.manifests = nil
 	w.restart()
-	w.want("with --agent-install=disabled only Nodes are kept", w.settle(), optsIn)
+	w.want("with --agent-install=disabled nothing is installed", w.settle())
+	w.wantInstalled("", "")
+	w.optIn(w.node)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
-	w.want("and cleared", w.settle(), optsOut)
+	w.want("Nodes are cleared", w.settle(), optsOut)
 }
 
 // TestAnotherDetector restarts the manager with another --reclaim-agent-detector. The agent's capabilities must change,
@@ -451,15 +469,17 @@ func TestTwoClustersOfOneServer(t *testing.T) {
 	second := &world{Fixture: server.Fixture(t), recorder: w.recorder, manifests: w.manifests}
 	second.cluster = w.cluster.DeepCopy()
 	second.cluster.Namespace, second.cluster.ResourceVersion = server.Namespace(t), ""
-	second.Create(second.cluster)
+	second.createCluster()
 	second.sm, second.node = second.member("box", "idea")
 	second.restart()
-	second.want("the newest takes it over", second.settle(), checks, optsIn)
+	second.want("the newest takes it over", second.settle(), checks, reports)
 	w.want("nobody fights", w.settle())
+	w.optIn(w.node)
+	second.optIn(second.node)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
-	w.want("only its own is removed", w.settle(), optsOut)
+	w.want("only its own is removed", w.settle(), optsOut, reports)
 	second.want("the other is not touched", second.settle())
-	second.wantAgent(second.node, reclaimapi.ConfigFor([]string{"idea"}).Text())
+	second.wantAgent(second.node, true)
 }
 
 func TestEmergencyIsNotDisturbed(t *testing.T) {
@@ -489,9 +509,10 @@ func TestEmergencyIsNotDisturbed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "java")
 			w.settle()
+			w.optIn(w.node)
 			begin(w)
 			w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
-			w.want("nothing is touched until it is over", w.settle())
+			w.want("nothing is touched until it is over", w.settle(), reports)
 			w.Edit(w.sm, func() { w.sm.Annotations = nil })
 			w.Edit(w.node, func() { w.node.Annotations = nil })
 			w.want("then everything goes", w.settle(), optsOut, removes)
@@ -503,10 +524,13 @@ func TestEmergencyIsNotDisturbed(t *testing.T) {
 func TestANodeIsOfTheManagerOfItsMachine(t *testing.T) {
 	w := newWorld(t, "java")
 	w.r.WithWatchFilter("mine")
-	w.want("another manager's Node is left alone", w.settle(), installs)
-	w.wantAgent(w.node, "")
+	w.settle()
+	w.optIn(w.node)
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	w.want("another manager's Node is left alone", w.settle(), reports)
+	w.wantAgent(w.node, true)
 	w.Edit(w.sm, func() { w.sm.Labels = map[string]string{clusterv1.WatchLabel: "mine"} })
-	w.want("it is ours now", w.settle(), optsIn)
+	w.want("it is ours now", w.settle(), optsOut, removes)
 }
 
 func TestPausedCluster(t *testing.T) {
@@ -518,6 +542,7 @@ func TestPausedCluster(t *testing.T) {
 func TestNotConnectedIsUnknown(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
+	w.optIn(w.node)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	connected := w.cache
 	w.cache = clustercache.NewFakeEmptyClusterCache()
@@ -525,13 +550,13 @@ func TestNotConnectedIsUnknown(t *testing.T) {
 	w.want("what cannot be seen is unknown, and no error: the connection wakes us", w.settle())
 	w.cache = connected
 	w.restart()
-	w.want("it is made up for", w.settle(), optsOut, removes)
+	w.want("it is made up for", w.settle(), optsOut, removes, reports)
 }
 
 // TestCrashPoints stops the controller before each write, and after each write with the response lost, and restarts it.
 // Each run must end like the run without a crash.
 func TestCrashPoints(t *testing.T) {
-	testenv.CrashPoints(t, len(installs)+len(optsIn)+len(optsOut)+len(removes), story)
+	testenv.CrashPoints(t, len(installs)+len(optsOut)+len(removes)+2*len(reports), story)
 }
 
 // story runs from the first user to the last, and returns two observed states.
@@ -560,6 +585,7 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 		stations = append(stations, fmt.Sprint(found, exists, cm.Data, w.node.Labels))
 	}
 	tell()
+	w.optIn(w.node)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	tell()
 	return stations, len(w.Writes)

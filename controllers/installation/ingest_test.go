@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodesync_test
+package installation_test
 
 import (
 	"testing"
@@ -20,6 +20,7 @@ func TestAnOwnerStaysHeardWhateverTheMachineSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "java")
 			w.settle()
+			w.optIn(w.node)
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: reclaimapi.Namespace, Name: reclaimapi.ConfigMapName(w.node.Name)}}
 			if !w.Read(cm) {
 				t.Fatal("no ConfigMap")

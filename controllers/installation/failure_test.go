@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodesync_test
+package installation_test
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,21 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 )
 
-// refusing makes each write fail with err.
-func refusing(err error) func(int) (before, after error) {
-	return func(int) (error, error) { return err, nil }
-}
-
-func (w *world) outcome() installation.Outcome {
-	w.Helper()
-	o, ok := w.board.Outcome(client.ObjectKeyFromObject(w.cluster))
-	if !ok {
-		w.Fatal("nothing is told of the installation")
+// refuse makes each write to the workload cluster fail with err.
+func (w *world) refuse(err error) {
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == reports[0] {
+			return nil, nil
+		}
+		return err, nil
 	}
-	return o
 }
 
 func TestWhatBecameOfTheInstallationIsTold(t *testing.T) {
@@ -60,21 +54,18 @@ func TestWhatBecameOfTheInstallationIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "java")
 			if tc.err != nil {
-				w.Fail = refusing(tc.err)
+				w.refuse(tc.err)
 			}
 			_ = w.reconcile()
-			got := w.outcome()
-			if (got.Failure.Class == "") != (tc.err == nil) || !strings.Contains(got.Failure.Text, tc.want) || got.Elsewhere {
-				t.Errorf("%s\ntold %+v", tc.reason, got)
+			if tc.err == nil {
+				w.wantInstalled(metav1.ConditionTrue, "is installed")
+				return
 			}
-			if tc.err != nil && !strings.HasPrefix(got.Failure.Text, "installing reclaim agent: applying Namespace") {
-				t.Errorf("it must name the object: %s", got.Failure.Text)
-			}
+			w.wantInstalled(metav1.ConditionFalse, "installing reclaim agent: applying Namespace")
+			w.wantInstalled(metav1.ConditionFalse, tc.want)
 			w.Fail = nil
 			w.settle()
-			if got := w.outcome(); got.Failure.Class != "" || len(got.Nodes) > 0 {
-				t.Errorf("it is over: %+v", got)
-			}
+			w.wantInstalled(metav1.ConditionTrue, "is installed")
 		})
 	}
 }
@@ -82,52 +73,15 @@ func TestWhatBecameOfTheInstallationIsTold(t *testing.T) {
 // TestTheSameFailureKeepsItsText covers error messages that contain a time.
 func TestTheSameFailureKeepsItsText(t *testing.T) {
 	w := newWorld(t, "java")
-	told := map[string]bool{}
 	for i := range 3 {
-		w.Fail = refusing(apierrors.NewInternalError(fmt.Errorf("certificate has expired: current time is 09:00:0%d", i)))
+		w.refuse(apierrors.NewInternalError(fmt.Errorf("certificate has expired: current time is 09:00:0%d", i)))
 		if w.reconcile() == nil {
 			t.Fatal("it must be tried again")
 		}
-		told[w.outcome().Failure.Text] = true
+		w.wantInstalled(metav1.ConditionFalse, "09:00:00")
 	}
-	if len(told) != 1 || len(w.board.Changes()) != 1 {
-		t.Errorf("a status would be written for each of %d texts: %v", len(told), told)
-	}
-}
-
-func TestAFailureOfOneNodeIsItsOwn(t *testing.T) {
-	w := newWorld(t, "java")
-	_, other := w.member("other", "idea")
-	w.Create(w.configMap(w.node))
-	if w.reconcile() == nil {
-		t.Fatal("somebody else's ConfigMap must be an error")
-	}
-	o := w.outcome()
-	if f := o.Of(w.node.Name); !strings.Contains(f.Text, "ConfigMap reclaim-agent-"+w.node.Name+" exists and is not managed by 5-Spot") || !strings.Contains(f.Text, "delete it") {
-		t.Errorf("its Node must know: %+v", o)
-	}
-	if f := o.Of(other.Name); f.Class != "" {
-		t.Errorf("the other Node is well: %+v", f)
-	}
-}
-
-func TestSomebodyElsesInstallationIsTold(t *testing.T) {
-	w := newWorld(t, "java")
-	w.manifests = nil
-	w.restart()
-	w.settle()
-	if !w.outcome().Elsewhere {
-		t.Error("nobody can tell who installs the agent")
-	}
-}
-
-func TestNobodysInstallationIsForgotten(t *testing.T) {
-	w := newWorld(t, "java")
-	w.settle()
-	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
-	w.settle()
-	if o, ok := w.board.Outcome(client.ObjectKeyFromObject(w.cluster)); ok {
-		t.Errorf("nobody asks any more: %+v", o)
+	if n := len(w.Writes) - len(w.installer()); n != 1 {
+		t.Errorf("%d reports of one failure", n)
 	}
 }
 
@@ -135,8 +89,9 @@ func TestNobodysInstallationIsForgotten(t *testing.T) {
 func TestAConflictIsWaitedFor(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
-	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"idea"} })
-	w.Fail = refusing(apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("a webhook says so")))
+	ds := w.daemonSet()
+	w.Edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "evil" })
+	w.refuse(apierrors.NewConflict(schema.GroupResource{Resource: "daemonsets"}, "x", errors.New("a webhook says so")))
 	var waited time.Duration
 	tries := 0
 	for {
@@ -152,11 +107,9 @@ func TestAConflictIsWaitedFor(t *testing.T) {
 	if waited < 2*time.Second {
 		t.Errorf("a cache that is late is waited for, not only for %v", waited)
 	}
-	if f := w.outcome().Of(w.node.Name); !strings.Contains(f.Text, "webhook") {
-		t.Errorf("who waits must know why: %+v", f)
-	}
+	w.wantInstalled(metav1.ConditionFalse, "webhook")
 	w.Fail = nil
-	w.want("it is made up for", w.settle(), []string{"patch ConfigMap"})
+	w.want("it is made up for", w.settle(), []string{"update DaemonSet"}, reports)
 }
 
 // outdated is a cache that still shows a deleted ServiceAccount.
@@ -196,15 +149,14 @@ func TestAfterAFailureNoCacheIsBelieved(t *testing.T) {
 	w.r.ClusterCache = outdated{w.cache, gone.DeepCopy()}
 	w.Must(w.Client.Delete(t.Context(), gone))
 	w.want("what the cache shows is as it was left", w.settle())
-	cm := w.configMap(w.node)
-	w.Read(cm)
-	w.Edit(cm, func() { cm.Data[reclaimapi.ConfigMapKey] = "" })
-	w.Fail = refusing(errors.New("no"))
+	ds := w.daemonSet()
+	w.Edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "evil" })
+	w.refuse(errors.New("no"))
 	if err := w.reconcile(); err == nil {
 		t.Fatal("nothing fails")
 	}
 	w.Fail = nil
-	w.want("the next look is a thorough one", w.settle(), replaced(checks, "update ServiceAccount", "apply ServiceAccount"), []string{"patch ConfigMap"})
+	w.want("the next look is a thorough one", w.settle(), replaced(checks, "update ServiceAccount", "apply ServiceAccount"), reports)
 	if !w.Read(gone) {
 		t.Error("the agent has no ServiceAccount: it cannot be heard")
 	}

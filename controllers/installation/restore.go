@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodesync
+package installation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/difference"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
@@ -31,9 +31,6 @@ const (
 	restoreBurst    = 5
 	restoreInterval = 5 * time.Minute
 )
-
-// errContested reports an object that another program changes each time it is restored.
-var errContested = errors.New("is changed again each time it is restored")
 
 // maxDifferences bounds the fields that an Event names.
 const maxDifferences = 3
@@ -52,15 +49,15 @@ var rightsLabels = []string{"pod-security.kubernetes.io/enforce", "rbac.authoriz
 // create uses server-side apply. An API server without it has no admission policies either, and
 // must get nothing. installedBefore reports that the object existed.
 func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured, installedBefore bool) error {
-	if err := r.memory.contested(s.key, repair{id, true}, s.now); err != nil {
+	if err := s.memory.contested(repair{id, true}, s.now); err != nil {
 		return err
 	}
 	created := desired.DeepCopy()
-	claim(created, s.key)
+	installed.Claim(created, s.key)
 	if err := s.installer.Apply(ctx, created); err != nil {
 		return err
 	}
-	r.memory.leave(s.key, id, fingerprintOf(created))
+	s.memory.left[id] = fingerprintOf(created)
 	if installedBefore {
 		r.reportRestored(s, repair{id, true}, corev1.EventTypeWarning, "it was deleted")
 	}
@@ -71,17 +68,17 @@ func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired 
 // others added. A replacement that changes nothing is not a write: the API server ignores it.
 // installedBefore reports that this process has written or verified the object.
 func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired, live *unstructured.Unstructured, installedBefore bool) error {
-	if err := r.memory.contested(s.key, repair{id, false}, s.now); err != nil {
+	if err := s.memory.contested(repair{id, false}, s.now); err != nil {
 		return err
 	}
 	want := desired.DeepCopy()
-	claim(want, s.key)
+	installed.Claim(want, s.key)
 	keepOthers(want, live)
 	after, err := r.replace(ctx, s, id, want, live)
 	if err != nil {
 		return err
 	}
-	r.memory.leave(s.key, id, fingerprintOf(after))
+	s.memory.left[id] = fingerprintOf(after)
 	fields := difference.Between("", content(live), content(after))
 	if len(fields) == 0 {
 		return nil
@@ -124,7 +121,7 @@ func (r *Reconciler) replace(ctx context.Context, s *scope, id identity, want, l
 func (r *Reconciler) delete(ctx context.Context, s *scope, id identity, live client.Object) error {
 	err := s.installer.Delete(ctx, live)
 	if err == nil {
-		r.memory.deleted(s.key, id)
+		delete(s.memory.left, id)
 	}
 	return err
 }
@@ -138,8 +135,8 @@ func keepOthers(want, live *unstructured.Unstructured) {
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		return slices.ContainsFunc(rightsLabels, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 	})
-	want.SetLabels(merged(labels, want.GetLabels()))
-	want.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
+	want.SetLabels(installed.With(labels, want.GetLabels()))
+	want.SetAnnotations(installed.With(live.GetAnnotations(), want.GetAnnotations()))
 	for _, field := range leftToOthers[want.GetKind()] {
 		if value, ok := live.Object[field]; ok && want.Object[field] == nil {
 			want.Object[field] = value
@@ -172,18 +169,9 @@ func keepWebhookClients(want, live *unstructured.Unstructured) {
 	}
 }
 
-// merged returns others with what is ours.
-func merged(others, ours map[string]string) map[string]string {
-	if others == nil {
-		return ours
-	}
-	maps.Copy(others, ours)
-	return others
-}
-
 // reportRestored records an Event that names the object and what differed.
 func (r *Reconciler) reportRestored(s *scope, id repair, kind, what string) {
-	r.memory.restored(s.key, id, s.now, what)
+	s.memory.restored(id, s.now, what)
 	r.Recorder.Eventf(s.cluster, nil, kind, v1alpha1.InstallationRestoredEvent, "RestoreInstallation", "%s",
 		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, what)))
 }
