@@ -13,7 +13,7 @@ package controllers
 // +kubebuilder:rbac:groups=5spot.finos.org,resources=reclaimedmachines,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
-// The condition of a Cluster whose topology lists ScheduledMachines.
+// Conditions of a Cluster whose topology lists ScheduledMachines, or in which the agent is installed.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch
 // Conditions of leaving Machines, and the extensions that 5-Spot calls for them.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch

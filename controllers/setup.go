@@ -33,12 +33,10 @@ import (
 	reclaimagent "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodeconditions"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodesync"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/nodetaints"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/orphan"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/protection"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
@@ -51,7 +49,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	plans "github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/manifests"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
@@ -73,8 +70,8 @@ const reclaimConcurrency = 100
 // departureConcurrency is how many Clusters are planned at once. A plan takes milliseconds for a thousand machines.
 const departureConcurrency = 4
 
-// nodesyncConcurrency is how many workload clusters are reconciled at once. A slow one must not delay the others.
-const nodesyncConcurrency = 50
+// installationConcurrency is how many workload clusters are reconciled at once. A slow one must not delay the others.
+const installationConcurrency = 50
 
 // machinehookConcurrency is how many leaving Machines are reconciled at once. Calls to extensions do not occupy a
 // worker: each reconcile costs one or two writes.
@@ -297,21 +294,15 @@ func (s *shared) setUpNodes() error {
 	if err != nil {
 		return fmt.Errorf("reading manifests of the eviction guard: %w", err)
 	}
-	board, reader := installation.NewResults(), s.mgr.GetClient()
+	reader := s.mgr.GetClient()
 	return errors.Join(
-		(&nodesync.Reconciler{
+		(&installation.Reconciler{
 			Clock: s.Clock, Reader: reader, ClusterIndex: scheduledmachine.ClusterNameIndex, Children: s.read,
-			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Guard: guard, Results: board,
-		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(nodesyncConcurrency, workers.Deadline)),
-		(&nodetaints.Reconciler{
+			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Guard: guard,
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(installationConcurrency, workers.Deadline)),
+		(&node.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
-		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
-		(&nodeconditions.Reconciler{
-			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache, Lead: s.MaintenanceLead,
-		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
-		(&protection.Reconciler{
-			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write,
-			ClusterCache: s.clusterCache, Results: board, Recorder: s.recorder,
+			Installs: len(install) > 0, Recorder: s.recorder, Lead: s.MaintenanceLead,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 	)
 }
@@ -393,8 +384,8 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	if err != nil {
 		return nil, err
 	}
-	byObject := nodesync.CacheByObject(installsGuard(o))
-	maps.Copy(byObject, protection.CacheByObject())
+	byObject := installation.CacheByObject(installsGuard(o))
+	maps.Copy(byObject, node.CacheByObject())
 	byObject[&corev1.Node{}] = cache.ByObject{Transform: workload.TrimNode}
 	var indexes []clustercache.CacheOptionsIndex
 	if feature.Gates.Enabled(feature.NodeDetach) {

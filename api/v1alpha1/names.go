@@ -189,6 +189,15 @@ const (
 	// scheduledMachines, or had it until its machines are gone: True when there are exactly
 	// the ScheduledMachines that it lists. Each of them reports whether it runs.
 	ScheduledMachinesAppliedCondition = "5spot.finos.org/ScheduledMachinesApplied"
+	// ReclaimAgentInstalledCondition is on a Cluster in which 5-Spot installs the reclaim agent:
+	// True when it is installed.
+	ReclaimAgentInstalledCondition = "5spot.finos.org/ReclaimAgentInstalled"
+)
+
+// Reasons of the ReclaimAgentInstalled condition of a Cluster. It also has AgentNotInstalled.
+const (
+	// AgentInstalledReason means that the agent is installed in the workload cluster.
+	AgentInstalledReason = "AgentInstalled"
 )
 
 // Reasons of the ScheduledMachinesApplied condition of a Cluster.

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installation
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
+)
+
+// obsolete is a ConfigMap of 5-Spot for a Node that needs no agent.
+type obsolete struct {
+	configMap *corev1.ConfigMap
+	// node is nil if there is no such Node.
+	node *corev1.Node
+	// scheduled is nil if the Node belongs to no ScheduledMachine any more.
+	scheduled *v1alpha1.ScheduledMachine
+}
+
+// A claim is a ScheduledMachine on a Node. keep reports that the ConfigMap of the Node stays.
+type claim struct {
+	scheduled *v1alpha1.ScheduledMachine
+	keep      bool
+}
+
+// observeConfigMaps finds 5-Spot's ConfigMaps for Nodes without an agent. The ConfigMap of a Node stays during a
+// reclaim, a pause, and under another manager.
+func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines []v1alpha1.ScheduledMachine) error {
+	list := &corev1.ConfigMapList{}
+	ours := client.MatchingLabels(installed.With(map[string]string{installed.ManagedByLabel: installed.ManagedBy}, installed.AgentLabels))
+	if err := s.reader.List(ctx, list, client.InNamespace(reclaimapi.Namespace), ours); err != nil || len(list.Items) == 0 {
+		return wrap("listing ConfigMaps", err)
+	}
+	claims, err := r.claims(ctx, machines)
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		cm := &list.Items[i]
+		c, claimed := claims[cm.Name]
+		if !c.keep && installed.PresenceOf(cm, s.key) != installed.Ours {
+			continue
+		}
+		node, err := workload.Node(ctx, s.reader, installed.NodeOf(cm))
+		switch {
+		case err != nil:
+			return err
+		case c.keep, claimed && node != nil && reclaimapi.Requested(node.Annotations):
+			s.kept = true
+		default:
+			s.obsolete = append(s.obsolete, obsolete{cm, node, c.scheduled})
+		}
+	}
+	return nil
+}
+
+func wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// claims returns the claims on Nodes by the names of their ConfigMaps: the accepted Node of each Machine, the Node that
+// a Machine reports and that is not accepted, and without a Machine the Node of the reclaim that is being served.
+func (r *Reconciler) claims(ctx context.Context, machines []v1alpha1.ScheduledMachine) (map[string]claim, error) {
+	claims := map[string]claim{}
+	for i := range machines {
+		sm := &machines[i]
+		machine, err := r.Children.Machine(ctx, sm)
+		if err != nil {
+			return nil, err
+		}
+		host, err := r.Children.Host(ctx, sm, machine)
+		if err != nil {
+			return nil, err
+		}
+		request, reclaiming := sm.ReclaimRequest()
+		name := host.Node
+		switch {
+		case machine == nil:
+			name = request.Node
+		case host.NodeRejected():
+			name = host.Says.Node
+		}
+		cm := reclaimapi.ConfigMapName(name)
+		claims[cm] = claim{sm, claims[cm].keep || host.NodeRejected() || installed.OnNode(sm, machine) ||
+			reclaiming || annotations.HasPaused(sm) || r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter)}
+	}
+	return claims, nil
+}
+
+// removeAgent removes the agent's label from a Node, and then the ConfigMap. The ConfigMap is the record that 5-Spot
+// labelled the Node. It is deleted last, so that a crash between the writes loses nothing. The patch has only this
+// label, so that it never overwrites a change of another writer.
+func (s *scope) removeAgent(ctx context.Context, o obsolete) error {
+	if o.node != nil && o.node.Labels[reclaimapi.AgentLabel] == reclaimapi.AgentLabelValue {
+		after := o.node.DeepCopy()
+		delete(after.Labels, reclaimapi.AgentLabel)
+		if err := s.write.For(s.intent("AgentLabel", o.scheduled)).Patch(ctx, after, o.node); err != nil && !actuate.Gone(err) {
+			return fmt.Errorf("node %s: %w", o.node.Name, err)
+		}
+	}
+	return s.write.For(s.intent("AgentConfig", o.scheduled)).Delete(ctx, o.configMap)
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installation_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+)
+
+// TestAPauseInstallsNothing covers a Cluster that needs the agent while writes are suppressed. The audit log has all
+// suppressed writes of the installation, once. No failure is reported.
+func TestAPauseInstallsNothing(t *testing.T) {
+	w, out := newWorld(t, "java"), &bytes.Buffer{}
+	w.r.Actuate = actuate.NewGated(&actuate.Gate{DryRun: true, Log: audit.New(out)}, w.client())
+	w.Writes = nil
+	for range 3 {
+		if err := w.reconcile(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(w.Writes) > 0 {
+		t.Errorf("sent %v", w.Writes)
+	}
+	if n := strings.Count(out.String(), `"kind":"NodePatch"`); n != len(installs) || n != strings.Count(out.String(), "\n") {
+		t.Errorf("told %s", out)
+	}
+	w.wantInstalled("", "")
+	w.restart()
+	w.want("after the pause", w.settle(), installs, reports)
+}
