@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -152,10 +153,11 @@ func (u *undo) run(ctx context.Context) error {
 	if err := u.say("saved in %s until this is done. After an interruption, run the same command again.", u.path()); err != nil {
 		return err
 	}
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.remove(ctx) }); err != nil {
-		return u.refused(err)
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.remove(ctx) })
+	if err == nil {
+		err = u.restore(ctx)
 	}
-	if err := u.restore(ctx); err != nil {
+	if err != nil {
 		return u.refused(err)
 	}
 	kept := []string{fmt.Sprintf("its deletion is undone. Its Machine %s is kept, and was not drained.", u.m.Status.MachineRef.Name)}
@@ -172,7 +174,7 @@ func (u *undo) refused(err error) error {
 	if errors.As(err, new(cannotUndo)) {
 		return failed(u.name, fmt.Errorf("%w. It is saved in %s: when the ScheduledMachine is gone, run the same command again, which creates it from the file", err, u.path()))
 	}
-	return failed(u.name, fmt.Errorf("%w. It is saved in %s: run the same command again", err, u.path()))
+	return failed(u.name, fmt.Errorf("%w. It is saved in %s: run the same command again. If it is paused or gone meanwhile, not even its owner's request is served", err, u.path()))
 }
 
 // check returns an error if the deletion cannot be undone, or if the person lacks a permission. It changes nothing.
@@ -234,8 +236,8 @@ func leaves(machine *clusterv1.Machine) error {
 		machine.Name, machine.DeletionTimestamp.UTC().Format(time.RFC3339))
 }
 
-// remove removes the ScheduledMachine, and nothing else. It returns a conflict if the object changed after the checks:
-// an owner may have requested the machine.
+// remove removes the ScheduledMachine, and no other object. It returns a conflict if the object changed after the
+// checks: an owner may have requested the machine.
 func (u *undo) remove(ctx context.Context) error {
 	if err := u.pause(ctx); err != nil {
 		return err
@@ -280,7 +282,7 @@ func (u *undo) pause(ctx context.Context) error {
 		return m == nil || m.UID != uid || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.PausedCondition)
 	}
 	if err := u.await(ctx, confirmed, func() error {
-		return fmt.Errorf("no manager confirmed its pause within %s: does one serve it? Nothing was removed. It stays paused: the machine stays, and not even its owner's request is served. "+
+		return fmt.Errorf("no manager confirmed its pause within %s: does one serve it? Nothing was removed, and it stays paused. "+
 			"To end the pause, and let the machine leave: kubectl -n %s annotate scheduledmachine %s %s-", &u.timeout, u.namespace, u.name, clusterv1.PausedAnnotation)
 	}); err != nil {
 		return err
@@ -303,16 +305,24 @@ func (u *undo) unpause(ctx context.Context) error {
 	return err
 }
 
-// await waits until done returns true for the object, which is nil once it is gone. After the timeout it returns late().
+// await reads the object until done returns true, for nil once it is gone. After the timeout it returns late(). It does
+// not watch: a person without that permission would leave the object paused.
 func (u *undo) await(ctx context.Context, done func(*v1alpha1.ScheduledMachine) bool, late func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(u.timeout))
-	defer cancel()
-	err := u.follow(ctx, u.name, func(m *v1alpha1.ScheduledMachine) (bool, error) { return done(m), nil })
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, time.Duration(u.timeout), true, func(context.Context) (bool, error) {
+		_, m, err := u.readObject(ctx)
+		if apierrors.IsNotFound(err) {
+			return done(nil), nil
+		}
+		return err == nil && done(m), err
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
 		return late()
 	}
 	return err
 }
+
+// pollInterval is the time between two reads of an object. A manager without a backlog confirms a pause sooner.
+const pollInterval = 100 * time.Millisecond
 
 // restore creates the object again once it is gone, and removes the backup.
 func (u *undo) restore(ctx context.Context) error {

@@ -316,7 +316,7 @@ func TestUndoDeleteWaitsForTheManager(t *testing.T) {
 	a := undoable()
 	a.manager = nil
 	got := run("", "undo-delete", "office", "--timeout", "1s", "--backup-dir", t.TempDir(), a.serve(t))
-	if got.Code != 1 || !strings.Contains(got.Err, "no manager confirmed its pause within 1s: does one serve it? Nothing was removed. It stays paused") || len(a.patches) != 1 {
+	if got.Code != 1 || !strings.Contains(got.Err, "no manager confirmed its pause within 1s: does one serve it? Nothing was removed, and it stays paused") || len(a.patches) != 1 {
 		t.Errorf("without a manager nothing is removed: %+v, written %q", got, a.patches)
 	}
 }

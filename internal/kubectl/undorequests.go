@@ -5,6 +5,7 @@ package kubectl
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,20 +39,25 @@ func raw(result rest.Result) ([]byte, error) {
 	return result.Raw()
 }
 
-// read reads the object. It returns NotFound unwrapped.
+// read reads the object into stored and m. It returns NotFound unwrapped.
 func (u *undo) read(ctx context.Context) error {
+	stored, m, err := u.readObject(ctx)
+	if err == nil {
+		u.stored, u.m = stored, m
+	}
+	return err
+}
+
+func (u *undo) readObject(ctx context.Context) (*unstructured.Unstructured, *v1alpha1.ScheduledMachine, error) {
+	stored, m := &unstructured.Unstructured{}, &v1alpha1.ScheduledMachine{}
 	body, err := raw(u.rest.Get().Namespace(u.namespace).Resource(resource).Name(u.name).Do(ctx))
-	switch {
-	case apierrors.IsNotFound(err):
-		return err
-	case err != nil:
-		return failed("reading "+u.name, err)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, err
 	}
-	u.stored, u.m = &unstructured.Unstructured{}, &v1alpha1.ScheduledMachine{}
-	if err := u.stored.UnmarshalJSON(body); err != nil {
-		return failed("reading "+u.name, err)
+	if err == nil {
+		err = errors.Join(stored.UnmarshalJSON(body), json.Unmarshal(body, m))
 	}
-	return failed("reading "+u.name, json.Unmarshal(body, u.m))
+	return stored, m, failed("reading "+u.name, err)
 }
 
 // annotation returns a patch of one annotation. A nil value removes it.

@@ -24,7 +24,7 @@ import (
 
 // undoRights are the rights on ScheduledMachines that undo-delete needs. fivespot-edit-role has them.
 var undoRights = rbacv1.PolicyRule{
-	APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"scheduledmachines"}, Verbs: []string{"get", "list", "watch", "create", "patch"},
+	APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"scheduledmachines"}, Verbs: []string{"get", "list", "create", "patch"},
 }
 
 // undoer returns a user with all rights that undo-delete and hold-departures need.
