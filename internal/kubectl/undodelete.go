@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
@@ -115,6 +116,8 @@ type undo struct {
 	// fields that it knows.
 	stored *unstructured.Unstructured
 	m      *v1alpha1.ScheduledMachine
+	// managers are the field managers of the object as the command found it.
+	managers []metav1.ManagedFieldsEntry
 }
 
 // pausedBy is the value of the paused annotation that undo-delete sets. A pause with this value ends with the undo.
@@ -138,17 +141,20 @@ func (u *undo) run(ctx context.Context) error {
 	case u.m.DeletionTimestamp.IsZero():
 		return errors.Join(u.forgetBackup(), u.say("it is not being deleted."))
 	}
-	if u.dryRun {
-		if err := u.check(ctx); err != nil {
-			return failed(u.name, err)
-		}
+	u.managers = u.m.ManagedFields
+	err = u.check(ctx)
+	impossible := errors.As(err, new(cannotUndo))
+	switch {
+	case err != nil && (u.dryRun || !impossible):
+		return failed(u.name, fmt.Errorf("%w. Nothing was changed", err))
+	case u.dryRun:
 		return u.say("its deletion can be undone: its Machine %s still runs.", u.m.Status.MachineRef.Name)
 	}
 	if err := u.save(); err != nil {
 		return err
 	}
-	if err := u.check(ctx); err != nil {
-		return u.refused(err)
+	if impossible { // An interrupted undo-delete may have left its pause.
+		return u.refused(errors.Join(err, u.unpause(ctx)))
 	}
 	if err := u.say("saved in %s until this is done. After an interruption, run the same command again.", u.path()); err != nil {
 		return err

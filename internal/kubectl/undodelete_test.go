@@ -20,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
 const (
@@ -258,7 +259,7 @@ func TestUndoDeleteRefuses(t *testing.T) {
 			if len(a.patches) != 0 {
 				t.Errorf("written: %q", a.patches)
 			}
-			want = result{Err: "error: office: " + tc.want + "\n", Code: 1}
+			want = result{Err: "error: office: " + tc.want + ". Nothing was changed\n", Code: 1}
 			if diff := cmp.Diff(want, run("", "undo-delete", "office", "--dry-run", "--backup-dir", t.TempDir(), config)); diff != "" {
 				t.Errorf("--dry-run: -want, +got:\n%s", diff)
 			}
@@ -270,10 +271,10 @@ func TestUndoDeleteRefuses(t *testing.T) {
 	}
 	t.Run("NoRight", func(t *testing.T) {
 		t.Parallel()
-		a := undoable()
+		a, dir := undoable(), t.TempDir()
 		a.objects["POST "+created] = forbidden
-		got := run("", "undo-delete", "office", "--backup-dir", t.TempDir(), a.serve(t))
-		if got.Code != 1 || !strings.Contains(got.Err, `creating it again would fail: User "ada" cannot create resource "scheduledmachines"`) || len(a.patches) != 0 {
+		got := run("", "undo-delete", "office", "--backup-dir", dir, a.serve(t))
+		if got.Code != 1 || !strings.Contains(got.Err, `creating it again would fail: User "ada" cannot create resource "scheduledmachines"`) || len(a.patches)+len(files(t, dir)) != 0 {
 			t.Errorf("a missing permission must be named before anything changes: %+v, written %q", got, a.patches)
 		}
 	})
@@ -308,6 +309,17 @@ func TestUndoDeleteEndsItsPause(t *testing.T) {
 				t.Errorf("its departure must go on: %+v", m.ObjectMeta)
 			}
 		})
+	}
+}
+
+func TestUndoDeleteEndsThePauseOfAnInterruptedOne(t *testing.T) {
+	t.Parallel()
+	a := undoable(asked(java), func(m *v1alpha1.ScheduledMachine) {
+		m.Annotations[clusterv1.PausedAnnotation] = "kubectl-5spot undo-delete"
+	})
+	got := run("", "undo-delete", "office", "--backup-dir", t.TempDir(), a.serve(t))
+	if m := a.object(t, path("office")); got.Code != 1 || len(m.Annotations) != 1 || !m.BeingReclaimed() {
+		t.Errorf("the owner must not wait for an undo that cannot go on: %+v, %v", got, m.Annotations)
 	}
 }
 
@@ -382,5 +394,14 @@ func TestUndoDeleteOfACluster(t *testing.T) {
 	}
 	if names := slices.Sorted(maps.Keys(a.objects)); !slices.Contains(names, path("office")) {
 		t.Error(names)
+	}
+}
+
+func TestWhyNamesUndoDelete(t *testing.T) {
+	t.Parallel()
+	m := machine("office", kept(departure.DeparturesHeld, time.Minute), deletedMachine)
+	got := run("", "why", "office", cluster(t, map[string]any{path("office"): m}))
+	if !strings.Contains(got.Out, "if the deletion was a mistake: kubectl 5spot -n farm undo-delete office\n") {
+		t.Errorf("%+v", got)
 	}
 }

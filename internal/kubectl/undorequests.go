@@ -85,11 +85,10 @@ func dry(request *rest.Request, dryRun string) *rest.Request {
 // restoreManagers restores who wrote which field of the object. Otherwise a tool that uses server-side apply could not
 // remove its fields any more, and why would name this program.
 func (u *undo) restoreManagers(ctx context.Context) error {
-	managers := u.stored.GetManagedFields()
-	if len(managers) == 0 {
+	if len(u.managers) == 0 {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": managers}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": u.managers}})
 	if err != nil {
 		return fmt.Errorf("building patch: %w", err)
 	}
