@@ -213,3 +213,28 @@ func TestAnUndoWaitsForTheManager(t *testing.T) {
 		t.Error("the pause must end")
 	}
 }
+
+// TestAnUndoContinuesFromItsBackup has an undo that ends while the object is absent: another program's finalizer keeps
+// the object until undo-delete has given up.
+func TestAnUndoContinuesFromItsBackup(t *testing.T) {
+	t.Parallel()
+	const finalizer = "example.org/cleanup"
+	l := newLab(t, "undocut")
+	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) { sm.Finalizers = []string{finalizer} })
+	before, node, engineer, dir := l.family(sm), l.node(sm), l.undoer("undocut"), t.TempDir()
+	engineer.run("hold-departures", l.Key.Name)
+	l.delete(sm)
+	wantInOrder(t, engineer.fails("undo-delete", sm.Name, "--backup-dir", dir, "--timeout", "5s"), "because of the finalizers of other programs: "+finalizer)
+	l.edit(sm, func() { sm.Finalizers = removed(sm.Finalizers, finalizer) })
+	l.waitGone(sm)
+	stays := func(ctx context.Context) error { return unchanged(ctx, before.objects()...) }
+	holds(t, 2*shortly, stays)
+	wantInOrder(t, engineer.run("undo-delete", "--cluster", l.Key.Name, "--backup-dir", dir), "created again from the backup")
+	engineer.run("release-departures", l.Key.Name)
+	l.waitPhase(sm, active, metav1.ConditionTrue)
+	holds(t, 2*shortly, stays)
+	if now := l.node(sm); now.UID != node.UID || now.Spec.Unschedulable {
+		t.Errorf("Node %s must be the same, and take pods: %+v", now.Name, now.Spec)
+	}
+	l.until(func(ctx context.Context) error { return owned(ctx, sm.UID, before.objects()...) })
+}
