@@ -121,8 +121,8 @@ func readBackup(path, namespace, name string) (*unstructured.Unstructured, error
 	return object, nil
 }
 
-// manifestOf returns the object as it is created again: without the fields that the API server sets, the finalizers, and
-// the pause of undo-delete.
+// manifestOf returns the object as it is created again: without the fields that the API server sets, the finalizers,
+// and the pause of undo-delete.
 func manifestOf(stored *unstructured.Unstructured) *unstructured.Unstructured {
 	m := &unstructured.Unstructured{Object: map[string]any{"apiVersion": stored.GetAPIVersion(), "kind": stored.GetKind()}}
 	if spec, ok := stored.Object["spec"]; ok {

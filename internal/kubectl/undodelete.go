@@ -103,8 +103,8 @@ func (u *undoOptions) names(ctx context.Context, c *cluster) ([]string, error) {
 }
 
 // An undo undoes the deletion of one ScheduledMachine. Every step can be repeated, and each state between two steps is
-// safe. First the object is paused and being deleted, with its Machine: the manager does nothing. Then it is absent, and
-// the Machine has no owner: the manager does nothing either, and the backup has the object.
+// safe. First the object is paused and being deleted, with its Machine: the manager does nothing. Then it is absent,
+// and the Machine has no owner: the manager does nothing either, and the backup has the object.
 type undo struct {
 	*undoOptions
 	*cluster
@@ -272,8 +272,8 @@ func (u *undo) remove(ctx context.Context) error {
 	return err
 }
 
-// pause pauses the object and waits until the manager confirms it. The manager reconciles an object once at a time, so it
-// does not delete the Machine after that.
+// pause pauses the object and waits until the manager confirms it. The manager reconciles an object once at a time, so
+// it does not delete the Machine after that.
 func (u *undo) pause(ctx context.Context) error {
 	if err := u.read(ctx); err != nil {
 		return err

@@ -88,7 +88,8 @@ func (a *api) object(t *testing.T, path string) *v1alpha1.ScheduledMachine {
 	return m
 }
 
-// wantUndone checks that office exists again as it was, that its Machine has no deleted owner, and that no backup is left.
+// wantUndone checks that office exists again as it was, that its Machine has no deleted owner, and that no backup is
+// left.
 func (a *api) wantUndone(t *testing.T, dir string) {
 	t.Helper()
 	got, want := a.object(t, path("office")), machine("office", deletedMachine)
@@ -158,8 +159,8 @@ func TestUndoDelete(t *testing.T) {
 	}
 }
 
-// TestUndoDeleteContinuesAfterEachStep interrupts the command at each write, which is refused or whose response is lost.
-// The same command must then finish.
+// TestUndoDeleteContinuesAfterEachStep interrupts the command at each write, which is refused or whose response is
+// lost. The same command must then finish.
 func TestUndoDeleteContinuesAfterEachStep(t *testing.T) {
 	t.Parallel()
 	for step := range 5 {
