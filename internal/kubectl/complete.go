@@ -65,7 +65,7 @@ func completeFlags(root *cobra.Command, config clientcmd.ClientConfig) {
 		default:
 			register(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 		}
-		if cmd.Name() == "rails" {
+		if cmd.Name() == "rails" || cmd.Name() == "undo-delete" {
 			register(cmd, "cluster", completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName }))
 		}
 	}

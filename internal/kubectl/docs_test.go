@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
@@ -147,9 +148,12 @@ func farm(t *testing.T) string {
 	next := machine("rack-13", kept(departure.BlastRadiusCap, 4*time.Minute))
 	list := v1alpha1.ScheduledMachineList{Items: []v1alpha1.ScheduledMachine{*machine("office"), *rack, *next, *spare}}
 	list.APIVersion, list.Kind = v1alpha1.GroupVersion.String(), "ScheduledMachineList"
-	return cluster(t, map[string]any{
+	desk := machine("desk", deletedMachine, func(m *v1alpha1.ScheduledMachine) { m.ManagedFields = nil })
+	server := api{manager: confirmPause, objects: map[string]any{
+		path("desk"): desk, strings.Replace(officeMachine, "office", "desk", 1): runningMachine(func(m *clusterv1.Machine) { m.Name = "desk-machine" }),
 		strings.TrimSuffix(path(""), "/"): list, path("office"): machine("office"), path("rack-12"): rack, path("rack-13"): next, path("spare"): spare,
 		clusterPath("farm", "prod"):                               map[string]any{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": map[string]any{"namespace": "farm", "name": "prod"}},
 		"/apis/cluster.x-k8s.io/v1beta2/namespaces/farm/machines": metadata(leavingMachine("rack-12", v1alpha1.WindowClosed, 5*time.Minute)),
-	})
+	}}
+	return server.serve(t)
 }

@@ -68,6 +68,10 @@ type api struct {
 	objects map[string]any
 	// rival, if set, writes before the next patch arrives.
 	rival func(*api)
+	// manager, if set, is called after each accepted patch of an object.
+	manager func(a *api, path string)
+	// fault, if set, returns which writes fail. A lost response is of a write that the API server accepted.
+	fault func() fault
 	// story is the sequence of objects that a watch sends.
 	story []*v1alpha1.ScheduledMachine
 	// cut ends a watch after the story; then watched, if set, is called.
@@ -96,7 +100,15 @@ func (a *api) serve(t *testing.T) string {
 			return
 		}
 		code, object := http.StatusOK, a.objects[r.URL.Path]
+		wrong := none
+		if a.fault != nil && r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == "" {
+			wrong = a.fault()
+		}
 		switch {
+		case wrong == refused:
+			object = refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, "fault")
+		case r.Method == http.MethodPost:
+			code, object = a.post(t, r)
 		case object == nil:
 			object = refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
 				`scheduledmachines.5spot.finos.org "`+filepath.Base(r.URL.Path)+`" not found`)
@@ -109,6 +121,9 @@ func (a *api) serve(t *testing.T) string {
 		case r.Method == http.MethodPatch:
 			code, object = a.patch(t, r)
 		}
+		if wrong == lost {
+			object = refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, "fault")
+		}
 		if status, refused := object.(metav1.Status); refused && status.Code != 0 {
 			code = int(status.Code)
 		}
@@ -120,6 +135,38 @@ func (a *api) serve(t *testing.T) string {
 	t.Cleanup(server.CloseClientConnections)
 	t.Cleanup(server.Close)
 	return "--kubeconfig=" + kubeconfig(t, server.URL)
+}
+
+// fault is what happens to a write.
+type fault int
+
+const (
+	none fault = iota
+	refused
+	lost
+)
+
+// post creates an object, unless its name is taken or the test refuses it.
+func (a *api) post(t *testing.T, r *http.Request) (int, any) {
+	t.Helper()
+	if answer := a.objects["POST "+r.URL.Path]; answer != nil {
+		return 0, answer
+	}
+	var object map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&object); err != nil {
+		t.Error(err)
+	}
+	name, _, _ := unstructured.NestedString(object, "metadata", "name")
+	path := r.URL.Path + "/" + name
+	if a.objects[path] != nil {
+		return http.StatusConflict, refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists, `"`+name+`" already exists`)
+	}
+	if r.URL.Query().Get("dryRun") == "" {
+		a.patches = append(a.patches, r.URL.Query().Get("fieldManager")+": create "+name)
+		a.objects[path] = object
+		a.touch(t, path)
+	}
+	return http.StatusCreated, object
 }
 
 func refusal(code int32, reason metav1.StatusReason, message string) metav1.Status {
@@ -155,9 +202,13 @@ func (a *api) patch(t *testing.T, r *http.Request) (int, any) {
 	if err := errors.Join(err, json.Unmarshal(body, &change), json.Unmarshal(before, &object)); err != nil {
 		t.Error(err)
 	}
-	lockless := strings.Contains(r.URL.Path, "/clusters/")
+	_, managers, _ := unstructured.NestedSlice(change, "metadata", "managedFields")
+	lockless := managers || strings.Contains(r.URL.Path, "/clusters/")
 	if sent, _, _ := unstructured.NestedString(change, "metadata", "resourceVersion"); sent != version(object) && !lockless {
 		return http.StatusConflict, refusal(http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
+	}
+	if r.URL.Query().Get("dryRun") != "" {
+		return http.StatusOK, object
 	}
 	unstructured.RemoveNestedField(change, "metadata", "resourceVersion")
 	if metadata, ok := change["metadata"].(map[string]any); ok && len(metadata) == 0 {
@@ -167,7 +218,13 @@ func (a *api) patch(t *testing.T, r *http.Request) (int, any) {
 	merge(object, change)
 	a.objects[r.URL.Path] = object
 	a.touch(t, r.URL.Path)
-	return http.StatusOK, a.objects[r.URL.Path]
+	changed := a.objects[r.URL.Path]
+	if finalizers, _, _ := unstructured.NestedSlice(object, "metadata", "finalizers"); len(finalizers) == 0 && object["metadata"].(map[string]any)["deletionTimestamp"] != nil {
+		delete(a.objects, r.URL.Path)
+	} else if a.manager != nil {
+		a.manager(a, r.URL.Path)
+	}
+	return http.StatusOK, changed
 }
 
 // touch gives an object a new version.
@@ -192,7 +249,9 @@ func version(object map[string]any) string {
 func merge(into, change map[string]any) {
 	for key, value := range change {
 		below, isMap := value.(map[string]any)
-		if inner, ok := into[key].(map[string]any); ok && isMap {
+		if value == nil {
+			delete(into, key)
+		} else if inner, ok := into[key].(map[string]any); ok && isMap {
 			merge(inner, below)
 		} else {
 			into[key] = value

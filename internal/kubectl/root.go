@@ -5,6 +5,7 @@
 //
 // It writes only for explicit commands. give-back records an owner's request for a machine. resume turns a schedule on
 // again, or deletes a ReclaimedMachine. hold-departures and release-departures change an annotation of Clusters.
+// undo-delete creates a ScheduledMachine that is being deleted again.
 package kubectl
 
 import (
@@ -54,7 +55,7 @@ func New(o Options) *cobra.Command {
 	cmd.SetOut(o.Out)
 	cmd.SetErr(o.Err)
 	config := addClusterFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newRails(o, config), newGiveBack(o, config), newResume(o, config), newHoldDepartures(o, config), newReleaseDepartures(o, config), newAudit(o), newVersion(o))
+	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newRails(o, config), newGiveBack(o, config), newResume(o, config), newHoldDepartures(o, config), newReleaseDepartures(o, config), newUndoDelete(o, config), newAudit(o), newVersion(o))
 	completeFlags(cmd, config)
 	return cmd
 }

@@ -268,6 +268,9 @@ func (e *explanation) held(m *v1alpha1.ScheduledMachine, what string) bool {
 	if c.Reason == v1alpha1.WipeQuarantineReason {
 		e.Do = append(e.Do, "if the machines are not meant to leave, hold all departures now: "+e.holdDepartures(m))
 	}
+	if !m.DeletionTimestamp.IsZero() {
+		e.Do = append(e.Do, "if the deletion was a mistake: "+e.command("undo-delete"))
+	}
 	return e.set(stateHeld, what, "wait; to see the others: "+e.rails(m), e.withoutWaiting())
 }
 
