@@ -159,6 +159,22 @@ func TestADeletionIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestAMachineIsDeletedOnce uses a cache that shows neither the admission nor the deletion.
+func TestAMachineIsDeletedOnce(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
+	w.stale = w.list()
+	if w.plan(); !slices.Equal(w.begin(), []int{3}) {
+		t.Fatal("it does not leave")
+	}
+	w.undeletable = errors.New("it is deleted already")
+	w.after(departure.Window - time.Second)
+	if w.plan(); len(w.begin()) != 0 {
+		t.Error("another one leaves")
+	}
+}
+
 // TestAnotherAdmissionLeadsToNoDeletion writes admissions by hand, and by the leader before.
 func TestAnotherAdmissionLeadsToNoDeletion(t *testing.T) {
 	w := newWorld(t, 10)

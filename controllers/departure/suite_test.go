@@ -61,8 +61,9 @@ type world struct {
 	listed  int
 	failing error
 	newer   map[string]bool
-	// hidden has the Machines that the cache does not show.
+	// hidden has the Machines that the cache does not show. stale, if not nil, are the Machines that it shows.
 	hidden map[string]bool
+	stale  []clusterv1.Machine
 	// refused is the error of every patch, undeletable of every deletion.
 	refused, undeletable error
 	// ahead is how far our clock is ahead of the API server's.
@@ -326,6 +327,9 @@ func (o objects) List(ctx context.Context, list client.ObjectList, opts ...clien
 			}
 		}
 	case *clusterv1.MachineList:
+		if !o.live && o.w.stale != nil {
+			l.Items = slices.Clone(o.w.stale)
+		}
 		if !o.live {
 			l.Items = slices.DeleteFunc(l.Items, func(m clusterv1.Machine) bool { return o.w.hidden[m.Name] })
 		}

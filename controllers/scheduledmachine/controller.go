@@ -189,7 +189,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	r.Actuate.RecordObserved(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
-	if actErr == nil && s.pending != nothing && d.Action != lifecycle.RequestDeparture {
+	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())
 	}
 	keepLater, keepErr := r.restoreMetadata(ctx, s, d)

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -213,31 +212,6 @@ func (w *world) addExtension() {
 	hook.Spec.DeadlineSeconds = 60
 	w.Create(hook)
 	w.Cleanup(func() { _ = w.Client.Delete(context.Background(), hook) })
-}
-
-// TestAMachineIsDeletedOnce covers the reconcile that the write of the departure record triggers. The cache does not
-// show the deletion yet.
-func TestAMachineIsDeletedOnce(t *testing.T) {
-	w := newWorld(t, nil)
-	w.running()
-	look := func() {
-		w.Helper()
-		_, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
-		w.Must(err)
-	}
-	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
-	look()
-	w.admit()
-	m, _ := w.machine()
-	reads, thaw := w.Late(m)
-	w.r = w.reconciler(w.Recorded(reads))
-	w.wrote()
-	look()
-	look()
-	w.costs("twice from a late cache", "patch Machine", "delete Machine")
-	thaw()
-	w.settle()
-	w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
 }
 
 // TestWhatWasMadeIsNotMadeAgain checks that the controller waits for the event of a created object. A cache without the

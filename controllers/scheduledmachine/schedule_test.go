@@ -131,9 +131,9 @@ func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
 		return before, nil
 	}
 	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
-	w.settle()
+	w.reconcile()
 	m, _ := w.machine()
-	if _, on := children.DepartureOf(m, w.clock.Now()); !on || !m.DeletionTimestamp.IsZero() {
+	if !children.Abandoned(m) {
 		t.Fatalf("on record is %q, deleted %v", m.Annotations[v1alpha1.DepartureAnnotation], m.DeletionTimestamp)
 	}
 	w.clock.SetTime(monday.Add(24*time.Hour + time.Second))
