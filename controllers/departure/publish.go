@@ -44,25 +44,32 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 		errs = append(errs, err)
 	}
 	for _, w := range slices.Concat(p.Held, p.Deferred) {
-		m, e := o.candidates[w.Name], c.members[o.candidates[w.Name].UID]
-		was, now := m.record.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: p.Explain(w)}
-		if was != nil && (*was == now || e.waiting == now) {
-			continue // It is on record, or another leader has changed it since.
-		}
-		d := m.record
-		d.Waiting = &now
-		wrote, err := r.set(ctx, m, m.DeepCopy(), d, nil)
+		first, err := r.answer(ctx, key, c, o.candidates[w.Name], w, p.Explain(w))
+		deferred = deferred || first
 		errs = append(errs, err)
-		if !wrote {
-			continue
-		}
-		e.waiting = now
-		if w.Reason == departure.BlastRadiusCap && (was == nil || was.Reason != now.Reason) {
-			capped.WithLabelValues(key.Namespace, key.Name, string(w.Lane)).Inc()
-			deferred = true
-		}
 	}
 	return deferred, errors.Join(errs...)
+}
+
+// answer writes why a machine waits, unless that is on record, or another leader has changed it since. deferred reports
+// that the cap defers the machine, and did not before.
+func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, w departure.Waiting, message string) (deferred bool, err error) {
+	e, d := c.members[m.UID], m.record
+	was, now := d.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: message}
+	if was != nil && (*was == now || e.waiting == now) {
+		return false, nil
+	}
+	d.Waiting = &now
+	wrote, err := r.set(ctx, m, m.DeepCopy(), d, nil)
+	if !wrote {
+		return false, err
+	}
+	e.waiting = now
+	if w.Reason != departure.BlastRadiusCap || was != nil && was.Reason == now.Reason {
+		return false, nil
+	}
+	capped.WithLabelValues(key.Namespace, key.Name, string(w.Lane)).Inc()
+	return true, nil
 }
 
 // longestRun bounds the time from a plan to its last admission.
