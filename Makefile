@@ -79,7 +79,7 @@ test-all: ## Run every test to its full length: by hand, and at night.
 # The packages whose tests run more than one goroutine. The race detector triples the time of a
 # test, and finds nothing where there is only one.
 CONCURRENT ?= $(addprefix ./,reclaimagent/... exp/detach/elb exp/detach/haproxy exp/detach/wiring exp/eviction/guard \
-	$(addprefix internal/,actuate apiclock audit hookclient leaving roster wake workers workload))
+	$(addprefix internal/,actuate apiclock audit hookclient leaving wake workers workload))
 
 .PHONY: test-unit
 test-unit: plane-kube $(GOTESTSUM) ## Run the tests that need no more than an API server.
