@@ -60,9 +60,9 @@ func (r DepartureReason) Lane() DepartureLane {
 	}
 }
 
-// Departure is the departure record in DepartureAnnotation of a Machine. It has two states. A requested departure waits
-// for the planner: Since is zero. An admitted departure may delete the Machine: Since is set. A restart, another leader
-// and clusterctl move preserve it. Departures in the exempt lane are recorded as admitted.
+// Departure is the departure record in DepartureAnnotation of a Machine. It is a request, with Since zero, or an
+// admission, with Since set, after which the planner deletes the Machine. A restart, another leader and clusterctl move
+// preserve it. Departures in the exempt lane are recorded as admitted. ADR 0037 has all states.
 //
 // +kubebuilder:object:generate=false
 type Departure struct {

@@ -22,9 +22,9 @@ const (
 	// clusterctl move creates the object anew, while the machine runs on.
 	CreatedAnnotation = "5spot.finos.org/created"
 
-	// DepartureAnnotation is on a Machine that leaves. Its value is a Departure in JSON: why and
-	// since when. It is set before the Machine is deleted, and clusterctl move carries it
-	// to an object that is not being deleted.
+	// DepartureAnnotation is on a Machine that is due to leave, or leaves. Its value is a Departure in JSON: why, and
+	// whether and when it was admitted. It is set before the Machine is deleted, and clusterctl move carries it to an
+	// object that is not being deleted.
 	DepartureAnnotation = "5spot.finos.org/departure"
 
 	// HoldDeparturesAnnotation on a Cluster holds each departure that has not started. The exempt lane goes on: an

@@ -24,7 +24,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
@@ -46,7 +45,8 @@ type Reconciler struct {
 	// WipeGuard enables the wipe quarantine: if nearly all machines of a Cluster would leave at once, they are
 	// held until that is confirmed.
 	WipeGuard bool
-	// Reader reads from the manager's cache: Clusters, Machines, and ScheduledMachines by ClusterIndex. Live
+	// Reader reads from the manager's cache: Clusters, Machines, MachineDeletionHooks, what Steps read, and
+	// ScheduledMachines by ClusterIndex. Live
 	// reads Clusters and ScheduledMachines from the API server. WatchFilter is the value of Cluster API's watch
 	// label, empty for all objects.
 	Reader, Live client.Reader
@@ -86,8 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	c, now := r.cluster(key), r.Clock.Now()
 	c.count(o, now)
-	var opens time.Time
-	o.fleet.Gates, opens = r.gates(ctx, key, c, o)
+	opens := r.checkRails(ctx, key, c, o)
 	plan := departure.Decide(o.fleet, r.Limits).Only(func(name string) bool { return o.candidates[name] != nil })
 	deferred := false
 	if !r.Actuate.Suppresses() {
@@ -107,27 +106,3 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // retry is the delay after a record could not be written, or a Machine not be deleted.
 const retry = time.Second
-
-// gates returns the gates that are closed, and when to check them again.
-func (r *Reconciler) gates(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (g departure.Gates, next time.Time) {
-	f := o.fleet
-	if g.Hold = holdMessage(o.cluster); !r.metered() {
-		return g, next
-	}
-	r.setBaseline(key, c, o)
-	trust := r.APIClock.Trust()
-	g.ClockSuspect = trust == rails.Suspect
-	if g.WarmUp, next = r.lead(f.Now, c.counted, trust != rails.Untold).WarmUp(f.Now); g.WarmUp != departure.Warm {
-		c.grow(f)
-	}
-	switch {
-	case g.ClockSuspect && len(f.Candidates) > 0:
-		r.sampleClock(ctx, key)
-		next = f.Now.Add(rails.Apart)
-	case g.WarmUp == departure.Warm && r.WipeGuard:
-		g.WipeQuarantine, next = r.quarantine(ctx, key, c, o)
-	case len(f.Candidates) == 0:
-		next = time.Time{} // No candidate waits for the end of the warm-up.
-	}
-	return g, next
-}

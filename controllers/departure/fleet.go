@@ -61,7 +61,7 @@ type member struct {
 	// tried is when it last sent the deletion. deleted reports that the API server acknowledged it.
 	admitted, tried time.Time
 	deleted         bool
-	// refused is when the API server last refused an admission, zero if never.
+	// refused is when an admission could last not be written, zero if never. It may have been written.
 	refused time.Time
 	// waiting is the latest answer that this planner wrote to the record.
 	waiting v1alpha1.DepartureWaiting
@@ -202,10 +202,11 @@ func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 		switch {
 		case expired:
 			o.expired = append(o.expired, m)
-		case own && admitted && !e.deleted && !o.paused(m):
+		case own && admitted && !e.deleted && !o.paused(m) && !f.Now.Before(e.tried.Add(retry)):
 			o.admitted = append(o.admitted, m)
+			o.next = departure.Earliest(o.next, f.Now.Add(retry))
+		case own && admitted && !e.deleted && !o.paused(m):
 			o.next = departure.Earliest(o.next, e.tried.Add(retry))
-			fallthrough
 		default:
 			o.next = departure.Earliest(o.next, expires)
 		}
@@ -240,7 +241,8 @@ func latest(a, b time.Time) time.Time {
 // departure, for one Window: otherwise the fastest request would leave before the least important machine.
 func (o *observation) candidate(m *machine, e *member) (departure.Candidate, bool) {
 	now := o.fleet.Now
-	if m.exempt || o.paused(m) {
+	orphan := m.scheduled == nil && m.DeletionTimestamp.IsZero() // Nothing requests its departure any more.
+	if m.exempt || orphan || o.paused(m) {
 		return departure.Candidate{}, false
 	}
 	record, requested := children.RequestOf(m.Machine, now)

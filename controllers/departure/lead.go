@@ -10,12 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
-
-// metered reports whether a rail is enabled that may defer a departure.
-func (r *Reconciler) metered() bool { return r.WipeGuard || r.Limits != departure.Limits{} }
 
 // lead returns the state of the warm-up. It counts from the first planner run. The caches are synced by then.
 func (r *Reconciler) lead(now time.Time, counted, told bool) rails.Lead {

@@ -5,6 +5,7 @@ package departure_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -59,5 +60,22 @@ func TestMachinesWithoutScheduledMachinesAreNoWayPastTheRails(t *testing.T) {
 	w.plan()
 	if n := starting(); n != 2 {
 		t.Errorf("%d of 40 start when it has been confirmed, want 2", n)
+	}
+}
+
+// TestARequestGoesWithItsScheduledMachine removes a ScheduledMachine whose machine has requested its departure. It may
+// come back: see kubectl 5spot undo-delete.
+func TestARequestGoesWithItsScheduledMachine(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3)
+	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: box(3)}}
+	w.must(w.Delete(w.Context(), sm))
+	for range 3 {
+		w.plan()
+		w.after(time.Minute)
+	}
+	if began := w.begin(); len(began) != 0 {
+		t.Errorf("%v leave", began)
 	}
 }

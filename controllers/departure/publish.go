@@ -44,7 +44,7 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 		errs = append(errs, err)
 	}
 	for _, w := range slices.Concat(p.Held, p.Deferred) {
-		first, err := r.answer(ctx, key, c, o.candidates[w.Name], w, p.Explain(w))
+		first, err := r.answer(ctx, key, c, o.candidates[w.Name], w)
 		deferred = deferred || first
 		errs = append(errs, err)
 	}
@@ -53,9 +53,9 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 
 // answer writes why a machine waits, unless that is on record, or another leader has changed it since. deferred reports
 // that the cap defers the machine, and did not before.
-func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, w departure.Waiting, message string) (deferred bool, err error) {
+func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, w departure.Waiting) (deferred bool, err error) {
 	e, d := c.members[m.UID], m.record
-	was, now := d.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: message}
+	was, now := d.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: w.Message}
 	if was != nil && (*was == now || e.waiting == now) {
 		return false, nil
 	}
@@ -137,10 +137,10 @@ func (r *Reconciler) unhooked(ctx context.Context, m *machine) bool {
 
 // delete deletes an admitted Machine. admitted is its version with the admission.
 func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitted *clusterv1.Machine) error {
-	if !admitted.DeletionTimestamp.IsZero() {
-		return nil // Another client has deleted it. Package machinehook removes the hooks.
-	}
 	e, now := c.members[m.UID], r.Clock.Now()
+	if !children.Admitted(admitted, now) {
+		return nil // The admission has expired, or another client has deleted it: package machinehook removes the hooks.
+	}
 	e.tried = now
 	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})
 	if e.deleted = err == nil; apierrors.IsConflict(err) {

@@ -54,7 +54,7 @@ func logChanges(ctx context.Context, key client.ObjectKey, was, is shown, p depa
 	}
 	switch {
 	case was.onHold == 0 && is.onHold > 0:
-		log.Info("A person holds departures", "held", is.onHold, "because", p.Gates.Hold, "machines", p.Members)
+		log.Info("A person holds departures", "held", is.onHold, "because", p.Held[0].Message, "machines", p.Members)
 	case was.onHold > 0 && is.onHold == 0:
 		log.Info("A person no longer holds departures", "machines", p.Members)
 	}

@@ -42,7 +42,7 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 	s.reportClaim(now)
 	s.scheduled.Status.Message = clip.Message(ready.Message)
 	if s.scheduled.Status.NodeRef == nil && !s.acceptedHost.NodeRejected() || len(s.scheduled.Spec.KillIfCommands) == 0 {
-		// Package protection deletes it, too. Deleting it here saves a separate write.
+		// Package node deletes it, too. Deleting it here saves a separate write.
 		conditions.Delete(s.scheduled, v1alpha1.OwnerProtectedCondition)
 	}
 	s.reportLentAgain(now)

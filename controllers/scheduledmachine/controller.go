@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scheduledmachine reconciles ScheduledMachines. It evaluates the schedule, the owner's requests and the kill
-// switch. It creates the Machine, bootstrap config and infrastructure machine when a window opens, and deletes the
-// Machine when the window closes. It writes the status and requeues at the next instant at which the decision changes.
+// switch. It creates the Machine, bootstrap config and infrastructure machine when a window opens, and requests a
+// departure when it closes: package departure deletes the Machine. It writes the status and requeues at the next instant at which the decision changes.
 // Package reclaim carries out emergency reclaims; this package only reports them.
 package scheduledmachine
 

@@ -61,8 +61,8 @@ func RequestOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bo
 	return d, true
 }
 
-// Request writes a request to m, with the reason, lane, end and grace of d. A request that m has keeps its time and its
-// id, an admission stays. If d has no reason, a record of another Machine keeps its reason. An urgent reason becomes
+// Request writes a request to m, with the reason, lane, end and grace of d. A request that m has keeps its
+// id, and its time if the lane is the same. An admission stays. If d has no reason, a record of another Machine keeps its reason. An urgent reason becomes
 // DeletedByOthers then, because the urgency is not confirmed.
 func Request(m *clusterv1.Machine, d v1alpha1.Departure, now time.Time) {
 	was, recorded := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
@@ -129,8 +129,8 @@ func LeavingSince(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.
 	return m.DeletionTimestamp.Time
 }
 
-// Held reports whether our hook holds a Machine that another client deletes. It has no departure record, and
-// its departure has not started.
+// Held reports whether our hook holds a Machine that another client deletes. Its departure is not admitted; it may have
+// a request.
 func Held(m *clusterv1.Machine, now time.Time) bool {
 	_, recorded := DepartureOf(m, now)
 	return AtHook(m) && !recorded

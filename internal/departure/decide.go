@@ -4,23 +4,24 @@ package departure
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 )
 
-// Decide returns which candidates start now. Without limits and gates, all of them do.
+// Decide returns which candidates start now. Without limits and holds, all of them do.
 func Decide(f Fleet, l Limits) Plan {
 	started := Recent(f.Started, f.Now)
-	p := Plan{Limits: l, Gates: f.Gates, Members: f.members(Unscheduled, len(started)), ScheduledMembers: f.members(Scheduled, len(started))}
+	p := Plan{Limits: l, Members: f.members(Unscheduled, len(started)), ScheduledMembers: f.members(Scheduled, len(started))}
 	p.Cap = l.Cap.Of(p.Members)
 	for _, c := range InOrder(f.Candidates, f.Now) {
-		if reason, closed := f.Gates.closed(c.Lane); closed {
-			p.Held = append(p.Held, Waiting{c, reason})
+		if hold, held := f.hold(c.Lane); held {
+			p.Held = append(p.Held, Waiting{c, hold.Reason, hold.Message})
 			continue
 		}
 		if len(started)+len(p.Admitted) >= l.most(f.members(c.Lane, len(started))) {
-			p.Deferred = append(p.Deferred, Waiting{c, BlastRadiusCap})
+			p.Deferred = append(p.Deferred, Waiting{c, BlastRadiusCap, l.message()})
 			continue
 		}
 		p.Admitted = append(p.Admitted, c)
@@ -51,21 +52,19 @@ func (l Limits) most(members int) int {
 	return l.Cap.Of(members)
 }
 
-// closed returns the reason why a lane is held. The order is policy: a person's hold comes first, and gates for
-// all lanes come before gates for one.
-func (g Gates) closed(lane Lane) (Reason, bool) {
-	switch {
-	case g.Hold != "":
-		return DeparturesHeld, true
-	case g.ClockSuspect:
-		return ClockSuspect, true
-	case g.WarmUp >= Cold, g.WarmUp >= Learning && lane != Scheduled:
-		return WarmingUp, true
-	case g.WipeQuarantine && lane != Scheduled:
-		return WipeQuarantine, true
-	default:
-		return "", false
+// message describes why a candidate waits for the limit.
+func (l Limits) message() string {
+	return fmt.Sprintf("At most %s of the Cluster's machines, but always one, start to leave within %s: it waits for others", l.Cap.percent(), Window)
+}
+
+// hold returns the first hold that applies to a lane.
+func (f Fleet) hold(lane Lane) (Hold, bool) {
+	for _, h := range f.Holds {
+		if !h.Unscheduled || lane != Scheduled {
+			return h, true
+		}
 	}
+	return Hold{}, false
 }
 
 // InOrder returns the candidates in the order in which they leave. Candidates that have waited longer than

@@ -209,36 +209,19 @@ func TestDecide(t *testing.T) {
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
 		},
-		"DeparturesHeld": {
-			reason: "What a person did comes before what we doubt, and holds whoever is late.",
+		"Held": {
+			reason: "The first hold counts, and holds whoever is late.",
 			fleet: departure.Fleet{
 				Active: 40, Candidates: list{scheduled("a", ended(time.Hour)), b},
-				Gates: departure.Gates{Hold: "held", ClockSuspect: true, WarmUp: departure.Cold, WipeQuarantine: true},
+				Holds: []departure.Hold{{Reason: departure.DeparturesHeld}, {Reason: departure.ClockSuspect}, wipe},
 			},
 			limits: oneInTwenty,
 			want:   outcome{Held: []string{"a DeparturesHeld", "b DeparturesHeld"}, Members: 40, Cap: 2, Left: 2, Next: never},
 		},
-		"ClockSuspect": {
-			reason: "Case 51: by a wrong clock everybody is late.",
-			fleet: departure.Fleet{
-				Active: 40, Candidates: list{scheduled("a", ended(6*time.Hour)), b},
-				Gates: departure.Gates{ClockSuspect: true, WarmUp: departure.Cold, WipeQuarantine: true},
-			},
-			limits: oneInTwenty,
-			want:   outcome{Held: []string{"a ClockSuspect", "b ClockSuspect"}, Members: 40, Cap: 2, Left: 2, Next: never},
-		},
-		"Cold": {
-			reason: "Nobody knows what started just before.",
-			fleet: departure.Fleet{
-				Active: 40, Candidates: list{scheduled("a", ended(time.Hour)), b}, Gates: departure.Gates{WarmUp: departure.Cold, WipeQuarantine: true},
-			},
-			limits: oneInTwenty,
-			want:   outcome{Held: []string{"a WarmUp", "b WarmUp"}, Members: 40, Cap: 2, Left: 2, Next: never},
-		},
-		"Learning": {
+		"HeldUnscheduled": {
 			reason: "Case 50: the workload cluster was not seen yet. Who was told when may leave.",
 			fleet: departure.Fleet{
-				Active: 40, Candidates: list{scheduled("a"), b}, Gates: departure.Gates{WarmUp: departure.Learning, WipeQuarantine: true},
+				Active: 40, Candidates: list{scheduled("a"), b}, Holds: []departure.Hold{{Reason: departure.WarmingUp, Unscheduled: true}, wipe},
 			},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a"}, Held: []string{"b WarmUp"}, Members: 40, Cap: 2, Left: 1, Next: never},
@@ -246,7 +229,7 @@ func TestDecide(t *testing.T) {
 		"WipeQuarantine": {
 			reason: "Case 43: a wipe holds those who were not announced, and takes no room from the others.",
 			fleet: departure.Fleet{
-				Active: 40, Candidates: list{unscheduled("a", priority(0)), scheduled("b"), scheduled("c"), scheduled("d")}, Gates: departure.Gates{WipeQuarantine: true},
+				Active: 40, Candidates: list{unscheduled("a", priority(0)), scheduled("b"), scheduled("c"), scheduled("d")}, Holds: []departure.Hold{wipe},
 			},
 			limits: oneInTwenty,
 			want: outcome{
@@ -255,7 +238,7 @@ func TestDecide(t *testing.T) {
 		},
 		"UnknownLane": {
 			reason: "What nobody knows waits as long as any.",
-			fleet:  departure.Fleet{Active: 1, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Gates: departure.Gates{WipeQuarantine: true}},
+			fleet:  departure.Fleet{Active: 1, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Holds: []departure.Hold{wipe}},
 			limits: oneInTwenty,
 			want:   outcome{Held: []string{"a WipeQuarantine"}, Members: 1, Cap: 1, Left: 1, Next: never},
 		},
@@ -402,47 +385,24 @@ func TestDecideKeepsWhatItIsGiven(t *testing.T) {
 	}
 }
 
+// wipe is the hold of the wipe quarantine.
+var wipe = departure.Hold{Reason: departure.WipeQuarantine, Unscheduled: true}
+
 func TestLanesAreThoseOfTheRecord(t *testing.T) {
 	if departure.Scheduled != departure.Lane(v1alpha1.ScheduledLane) || departure.Unscheduled != departure.Lane(v1alpha1.UnscheduledLane) {
 		t.Error("a lane is called differently on the Machine")
 	}
 }
 
-func TestExplain(t *testing.T) {
-	p := departure.Plan{Limits: departure.Limits{Cap: fraction("0.05")}}
-	for name, tc := range map[string]struct {
-		waiting departure.Waiting
-		gates   departure.Gates
-		want    string
-	}{
-		"Cap": {
-			waiting: departure.Waiting{Candidate: unscheduled("a"), Reason: departure.BlastRadiusCap},
-			want:    "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others",
-		},
-		"Held": {
-			waiting: departure.Waiting{Reason: departure.DeparturesHeld}, gates: departure.Gates{Hold: "A person holds them"},
-			want: "A person holds them",
-		},
-		"ClockSuspect": {
-			waiting: departure.Waiting{Reason: departure.ClockSuspect},
-			want:    "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m",
-		},
-		"Cold": {
-			waiting: departure.Waiting{Reason: departure.WarmingUp}, gates: departure.Gates{WarmUp: departure.Cold},
-			want: "The manager became leader a moment ago: no machine starts to leave before the departures under the previous leader no longer count (10s)",
-		},
-		"Learning": {
-			waiting: departure.Waiting{Reason: departure.WarmingUp}, gates: departure.Gates{WarmUp: departure.Learning},
-			want: "The manager became leader a moment ago: no unscheduled departure starts before the lease of the previous leader has expired",
-		},
-		"Wipe": {
-			waiting: departure.Waiting{Reason: departure.WipeQuarantine},
-			want:    "Nearly all machines of the Cluster would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)",
-		},
-	} {
-		p.Gates = tc.gates
-		if got := p.Explain(tc.waiting); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
+// TestWaitingSaysWhy checks the messages of a plan.
+func TestWaitingSaysWhy(t *testing.T) {
+	f := departure.Fleet{
+		Now: noon, Active: 3, Candidates: []departure.Candidate{scheduled("a"), scheduled("b"), unscheduled("c")},
+		Holds: []departure.Hold{{Reason: departure.WipeQuarantine, Message: "confirmed first", Unscheduled: true}},
+	}
+	p := departure.Decide(f, departure.Limits{Cap: fraction("0.05")})
+	const limit = "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others"
+	if len(p.Deferred) != 1 || p.Deferred[0].Message != limit || len(p.Held) != 1 || p.Held[0].Message != "confirmed first" {
+		t.Errorf("deferred %+v, held %+v", p.Deferred, p.Held)
 	}
 }

@@ -48,7 +48,7 @@ type Candidate struct {
 	NeverRan bool
 	// Since is when it became a candidate. Zero means now.
 	Since time.Time
-	// Refused is when its latest admission expired after its delete call had failed, zero if never.
+	// Refused is when its latest admission expired, or could last not be written, zero if never.
 	Refused time.Time
 }
 
@@ -56,12 +56,12 @@ type Candidate struct {
 type Fleet struct {
 	// Now is that instant.
 	Now time.Time
-	// Active is the number of machines that have not started to leave, including candidates.
+	// Active is the number of machines that have neither started to leave nor an admission, including candidates.
 	Active int
 	// NeverRan is the number of active machines that never had a Node. They do not raise the limit of
 	// Unscheduled.
 	NeverRan int
-	// Departed is the number of machines that started to leave within MaxWait, for any reason.
+	// Departed is the number of machines that started to leave within MaxWait, for any reason, or are admitted.
 	Departed int
 	// Started has the instants of starts, in any order. Only starts within Window count. It includes exempt
 	// departures and machines that are gone. No instant may be before the real start: an instant with a
@@ -69,36 +69,19 @@ type Fleet struct {
 	Started []time.Time
 	// Candidates are the machines that are due to leave, in any order.
 	Candidates []Candidate
-	// Gates are the gates that are closed.
-	Gates Gates
+	// Holds are the holds that apply, in order of precedence: a candidate waits for the first one of its lane.
+	Holds []Hold
 }
 
-// Gates hold all candidates of a lane, however few they are and however late. The zero value holds none.
-type Gates struct {
-	// Hold is the message of a person's hold of all departures, empty without one.
-	Hold string
-	// ClockSuspect reports that the clock of this manager may be wrong.
-	ClockSuspect bool
-	// WarmUp is the stage of the warm-up of this manager.
-	WarmUp WarmUp
-	// WipeQuarantine reports that nearly all machines would leave at once, and that this is not confirmed. It
-	// holds only Unscheduled.
-	WipeQuarantine bool
+// A Hold keeps all candidates of a lane from starting, however few they are and however late.
+type Hold struct {
+	// Reason and Message describe why. They are the reason and the message of the condition DepartureGated, so Message
+	// has no numbers that change while other machines leave.
+	Reason  Reason
+	Message string
+	// Unscheduled reports that it holds only the lane Unscheduled.
+	Unscheduled bool
 }
-
-// WarmUp is the stage of the warm-up after a manager became leader.
-type WarmUp int
-
-// The stages of a warm-up, the last one first.
-const (
-	// Warm means that the warm-up is over.
-	Warm WarmUp = iota
-	// Learning means that the number of machines is not known yet, or that another manager may still act as
-	// leader. It holds only Unscheduled.
-	Learning
-	// Cold means that starts under the previous leader are not known yet. It holds all candidates.
-	Cold
-)
 
 // Limits bound how many machines may leave. The zero value sets no limit.
 type Limits struct {
@@ -109,7 +92,7 @@ type Limits struct {
 // A Reason is why a candidate waits. The values are reasons of the condition DepartureGated.
 type Reason string
 
-// The reasons, in the order of precedence.
+// The reasons.
 const (
 	DeparturesHeld Reason = "DeparturesHeld"
 	ClockSuspect   Reason = "ClockSuspect"
@@ -121,12 +104,11 @@ const (
 // A Plan is the result of Decide. Each candidate is in one of its three lists. The lists are in the order in
 // which machines leave.
 type Plan struct {
-	// Limits and Gates are the inputs of the plan.
+	// Limits are an input of the plan.
 	Limits Limits
-	Gates  Gates
 	// Admitted may start now.
 	Admitted []Candidate
-	// Deferred wait for the limit, Held for a gate.
+	// Deferred wait for the limit, Held for a Hold.
 	Deferred, Held []Waiting
 	// Members is the number of machines from which the limit of Unscheduled is computed. It includes the machines that
 	// started to leave within Window. ScheduledMembers is the same for Scheduled.
@@ -135,11 +117,11 @@ type Plan struct {
 	// still start after this plan. Both are zero without a limit.
 	Cap, Left int
 	// Next is the first instant at which the limit admits a deferred candidate after this plan, zero if none.
-	// It does not consider gates.
+	// It does not consider holds.
 	Next time.Time
 }
 
-// Only returns p without the candidates that fail keep, which take a place in the order only.
+// Only returns p without the candidates for which keep returns false. They are ordered but not admitted.
 func (p Plan) Only(keep func(name string) bool) Plan {
 	drop := func(w Waiting) bool { return !keep(w.Name) }
 	p.Admitted = slices.DeleteFunc(p.Admitted, func(c Candidate) bool { return !keep(c.Name) })
@@ -160,6 +142,7 @@ func (p Plan) HeldFor(reason Reason) (n int) {
 // A Waiting is a candidate that does not start now.
 type Waiting struct {
 	Candidate
-	// Reason is why it waits.
-	Reason Reason
+	// Reason and Message describe why it waits.
+	Reason  Reason
+	Message string
 }

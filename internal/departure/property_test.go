@@ -42,13 +42,13 @@ func drawFleet() *rapid.Generator[departure.Fleet] {
 	})
 }
 
-func drawGates() *rapid.Generator[departure.Gates] {
-	return rapid.Custom(func(t *rapid.T) departure.Gates {
-		return departure.Gates{
-			Hold: rapid.SampledFrom([]string{"", "held"}).Draw(t, "hold"), ClockSuspect: rapid.Bool().Draw(t, "suspect"),
-			WarmUp: rapid.SampledFrom([]departure.WarmUp{departure.Warm, departure.Learning, departure.Cold}).Draw(t, "warm-up"), WipeQuarantine: rapid.Bool().Draw(t, "wipe"),
+func drawHolds() *rapid.Generator[[]departure.Hold] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) departure.Hold {
+		return departure.Hold{
+			Reason:      rapid.SampledFrom([]departure.Reason{departure.DeparturesHeld, departure.ClockSuspect, departure.WarmingUp, departure.WipeQuarantine}).Draw(t, "reason"),
+			Unscheduled: rapid.Bool().Draw(t, "unscheduled"),
 		}
-	})
+	}), 0, 3)
 }
 
 // TestTheRailsDecideNothing is P10: rails only postpone candidates.
@@ -59,7 +59,7 @@ func TestTheRailsDecideNothing(t *testing.T) {
 		if len(free.Admitted) != len(f.Candidates) || !free.Next.IsZero() {
 			t.Fatalf("nothing limits them, and of %d start %d", len(f.Candidates), len(free.Admitted))
 		}
-		f.Gates = drawGates().Draw(t, "gates")
+		f.Holds = drawHolds().Draw(t, "holds")
 		checkWhole(t, f.Candidates, departure.Decide(f, drawLimits().Draw(t, "limits")))
 	})
 }
@@ -68,7 +68,7 @@ func TestTheRailsDecideNothing(t *testing.T) {
 func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFleet().Draw(t, "fleet")
-		f.Gates = drawGates().Draw(t, "gates")
+		f.Holds = drawHolds().Draw(t, "holds")
 		limits := drawLimits().Draw(t, "limits")
 		want := departure.Decide(f, limits)
 		f.Candidates = rapid.Permutation(f.Candidates).Draw(t, "candidates")

@@ -59,17 +59,19 @@ type begun struct {
 // clock returns the time of the manager's clock.
 func (w *world) clock() time.Time { return w.now.Add(w.offset) }
 
-// gates returns the gates of a manager that checks its clock and its warm-up.
-func (w *world) gates() departure.Gates {
-	g := departure.Gates{ClockSuspect: w.offset.Abs() > time.Minute}
-	if w.now.Sub(w.led) < departure.Window {
-		g.WarmUp = departure.Cold
+// holds returns the holds of a manager that checks its clock and its warm-up.
+func (w *world) holds() (holds []departure.Hold) {
+	if w.offset.Abs() > time.Minute {
+		holds = append(holds, departure.Hold{Reason: departure.ClockSuspect})
 	}
-	return g
+	if w.now.Sub(w.led) < departure.Window {
+		holds = append(holds, departure.Hold{Reason: departure.WarmingUp})
+	}
+	return holds
 }
 
 func (w *world) fleet(f *farm) departure.Fleet {
-	fleet := departure.Fleet{Now: w.clock(), Gates: w.gates()}
+	fleet := departure.Fleet{Now: w.clock(), Holds: w.holds()}
 	for _, m := range f.machines {
 		if m.leaving {
 			continue
@@ -163,8 +165,8 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 		switch {
 		case m == nil || m.leaving || m.candidate == nil:
 			t.Fatalf("%s starts and is no candidate", a.Name)
-		case fleet.Gates != departure.Gates{}:
-			t.Fatalf("%s starts through %+v", a.Name, fleet.Gates)
+		case len(fleet.Holds) > 0:
+			t.Fatalf("%s starts through %+v", a.Name, fleet.Holds)
 		}
 	}
 	if limit := most(members, w.limits.Cap); w.limits.Cap > 0 && len(p.Admitted) > 0 && len(within)+len(p.Admitted) > limit {

@@ -20,9 +20,14 @@ import (
 // kept gives a machine a closed window and a gate condition with the planner's message.
 func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
-		p := departure.Plan{Limits: departure.Limits{Cap: departure.Fraction(50_000)}}
-		w := departure.Waiting{Candidate: departure.Candidate{Lane: departure.Scheduled, End: now.Add(-ago)}, Reason: reason}
-		text := p.Explain(w)
+		text := "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others"
+		switch reason {
+		case departure.WarmingUp:
+			text = "The manager became leader a moment ago: no unscheduled departure starts before the lease of the previous leader has expired"
+		case departure.WipeQuarantine:
+			text = "Nearly all machines of the Cluster would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)"
+		default:
+		}
 		c := condition("DepartureGated", metav1.ConditionTrue, string(reason), text)
 		c.LastTransitionTime = *in(-ago)
 		m.Status.InSchedule, m.Status.NextCleanup, m.Status.NextCleanupSince = false, in(-ago), in(-ago-time.Hour)

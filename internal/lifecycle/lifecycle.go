@@ -142,8 +142,8 @@ type Facts struct {
 	// MachineFailed reports that the Machine can never become ready, or that a health check requests its
 	// replacement.
 	MachineFailed bool
-	// Interrupted reports that the Machine has the departure record of another Machine and is not being deleted:
-	// clusterctl move or a restore brought it.
+	// Interrupted reports that the Machine has the departure record of another Machine, or one that began as such, and is
+	// not being deleted: clusterctl move or a restore brought it.
 	Interrupted bool
 	// Admitted reports that a departure may start without the planner.
 	Admitted bool

@@ -17,10 +17,11 @@ import (
 // A planner plans for one Cluster, stores its rails, and starts departures.
 type planner struct {
 	departure.Fleet
-	wipe   rails.Wipe
-	left   int
-	starts []start
-	recent []time.Time // the starts within departure.Patience
+	wipe    rails.Wipe
+	left    int
+	starts  []start
+	suspect bool
+	recent  []time.Time // the starts within departure.Patience
 }
 
 type start struct {
@@ -54,7 +55,13 @@ func (p *planner) wake(at time.Time) time.Time {
 	}
 	var verdict rails.WipeVerdict
 	p.wipe, verdict = p.wipe.Judge(rails.Count{At: at, Kept: kept, Left: p.left})
-	p.left, p.Gates.WipeQuarantine = 0, verdict == rails.Quarantined
+	p.left, p.Holds = 0, nil
+	if p.suspect {
+		p.Holds = append(p.Holds, departure.Hold{Reason: departure.ClockSuspect})
+	}
+	if verdict == rails.Quarantined {
+		p.Holds = append(p.Holds, departure.Hold{Reason: departure.WipeQuarantine, Unscheduled: true})
+	}
 	p.recent = departure.Within(p.recent, at, departure.MaxWait)
 	p.Departed = len(p.recent)
 	plan := departure.Decide(p.Fleet, departure.Limits{Cap: 50_000})
@@ -177,7 +184,7 @@ func TestAClockThatIsSet(t *testing.T) {
 			if right++; offset.Abs() > time.Minute {
 				right = 0
 			}
-			p.Gates.ClockSuspect = clock.Trust() == rails.Suspect
+			p.suspect = clock.Trust() == rails.Suspect
 			p.Candidates = nil
 			left := map[string]bool{}
 			for _, s := range p.starts {

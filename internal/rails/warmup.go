@@ -8,6 +8,20 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
+// WarmUp is the stage of the warm-up after a manager became leader.
+type WarmUp int
+
+// The stages of a warm-up, the last one first.
+const (
+	// Warm means that the warm-up is over.
+	Warm WarmUp = iota
+	// Learning means that the number of machines is not known yet, or that another manager may still act as
+	// leader. It holds only unscheduled departures.
+	Learning
+	// Cold means that starts under the previous leader are not known yet. It holds all departures.
+	Cold
+)
+
 // A Lead is what a manager has learned about one Cluster since it became leader. The zero value has learned
 // nothing.
 type Lead struct {
@@ -24,19 +38,19 @@ type Lead struct {
 
 // WarmUp returns the stage at now, and when it changes by time alone, zero if it does not. All departures wait
 // for one Window: a machine that left under the previous leader and is already gone is in no list.
-func (l Lead) WarmUp(now time.Time) (departure.WarmUp, time.Time) {
+func (l Lead) WarmUp(now time.Time) (WarmUp, time.Time) {
 	cold := l.Since.Add(departure.Window)
 	lease := l.Since.Add(l.Lease)
 	switch {
 	case !l.Synced || !l.Told:
-		return departure.Cold, time.Time{}
+		return Cold, time.Time{}
 	case now.Before(cold):
-		return departure.Cold, cold
+		return Cold, cold
 	case !l.Counted:
-		return departure.Learning, time.Time{}
+		return Learning, time.Time{}
 	case now.Before(lease):
-		return departure.Learning, lease
+		return Learning, lease
 	default:
-		return departure.Warm, time.Time{}
+		return Warm, time.Time{}
 	}
 }

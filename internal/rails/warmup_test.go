@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
@@ -22,19 +21,19 @@ func TestWarmUp(t *testing.T) {
 		reason string
 		lead   rails.Lead
 		at     time.Duration
-		want   departure.WarmUp
+		want   rails.WarmUp
 		next   time.Duration // 0 means never
 	}{
-		"Nothing":      {"Who knows nothing lets nobody leave.", rails.Lead{}, time.Hour, departure.Cold, 0},
-		"JustNow":      {"What started a moment before may be in no list.", learned, 0, departure.Cold, 10 * s},
-		"AlmostWindow": {"For a whole window.", learned, 10*s - 1, departure.Cold, 10 * s},
-		"Window":       {"Then nothing from before counts any more. The other manager may still believe that it leads.", learned, 10 * s, departure.Learning, 15 * s},
-		"Lease":        {"Now it cannot.", learned, 15 * s, departure.Warm, 0},
-		"ShortLease":   {"A lease that is over before the window changes nothing.", with(func(l *rails.Lead) { l.Lease = s }), 10 * s, departure.Warm, 0},
-		"NotSynced":    {"A cache that is not filled is not empty.", with(func(l *rails.Lead) { l.Synced = false }), time.Hour, departure.Cold, 0},
-		"NotTold":      {"Our clock may be wrong.", with(func(l *rails.Lead) { l.Told = false }), time.Hour, departure.Cold, 0},
-		"NotCounted":   {"A wipe could not be told from what has always been.", with(func(l *rails.Lead) { l.Counted = false }), time.Hour, departure.Learning, 0},
-		"SetBack":      {"A clock that was set back makes it longer, never shorter.", learned, -time.Hour, departure.Cold, 10 * s},
+		"Nothing":      {"Who knows nothing lets nobody leave.", rails.Lead{}, time.Hour, rails.Cold, 0},
+		"JustNow":      {"What started a moment before may be in no list.", learned, 0, rails.Cold, 10 * s},
+		"AlmostWindow": {"For a whole window.", learned, 10*s - 1, rails.Cold, 10 * s},
+		"Window":       {"Then nothing from before counts any more. The other manager may still believe that it leads.", learned, 10 * s, rails.Learning, 15 * s},
+		"Lease":        {"Now it cannot.", learned, 15 * s, rails.Warm, 0},
+		"ShortLease":   {"A lease that is over before the window changes nothing.", with(func(l *rails.Lead) { l.Lease = s }), 10 * s, rails.Warm, 0},
+		"NotSynced":    {"A cache that is not filled is not empty.", with(func(l *rails.Lead) { l.Synced = false }), time.Hour, rails.Cold, 0},
+		"NotTold":      {"Our clock may be wrong.", with(func(l *rails.Lead) { l.Told = false }), time.Hour, rails.Cold, 0},
+		"NotCounted":   {"A wipe could not be told from what has always been.", with(func(l *rails.Lead) { l.Counted = false }), time.Hour, rails.Learning, 0},
+		"SetBack":      {"A clock that was set back makes it longer, never shorter.", learned, -time.Hour, rails.Cold, 10 * s},
 	} {
 		got, next := tc.lead.WarmUp(after(tc.at))
 		if got != tc.want || next.IsZero() != (tc.next == 0) || tc.next != 0 && !next.Equal(after(tc.next)) {

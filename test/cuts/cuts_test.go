@@ -71,7 +71,7 @@ func machinesAreDeleted(c *specs.Cluster, all []*v1alpha1.ScheduledMachine) {
 			return err
 		}
 		for i := range list.Items {
-			if _, leaves := list.Items[i].Annotations[v1alpha1.DepartureAnnotation]; leaves {
+			if d, _ := v1alpha1.ParseDeparture(list.Items[i].Annotations[v1alpha1.DepartureAnnotation]); !d.Since.IsZero() {
 				started[list.Items[i].UID] = true
 			}
 		}
@@ -118,13 +118,17 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 		},
 		"WipeGuard": {
 			reason:  "Nobody confirms that nearly all are to leave.",
-			cut:     []edit{{"controllers/departure/controller.go", "g.WarmUp == departure.Warm && r.WipeGuard:", "false:"}},
+			cut:     []edit{{"controllers/departure/rails.go", "\tif !r.WipeGuard {\n", "\tif true {\n"}},
 			metered: 13,
 			leave:   machinesAreDeleted, broken: []string{"wipe"},
 		},
 		"Record": {
 			reason: "Nothing says why a machine leaves.",
-			cut:    []edit{{"internal/actuate/remove.go", "\tif id == \"\" {\n", "\tif len(skips) == 0 {\n\t\treturn\n\t}\n\tif id == \"\" {\n"}},
+			cut: []edit{
+				{"internal/actuate/remove.go", "\tif id == \"\" {\n", "\tif len(skips) == 0 {\n\t\treturn\n\t}\n\tif id == \"\" {\n"},
+				{"controllers/departure/publish.go", "r.set(ctx, m, admitted, d, change)", "true, error(nil)"},
+				{"controllers/departure/publish.go", "if !children.Admitted(admitted, now) {", "if false {"},
+			},
 			leave:  windowEnds, broken: []string{"steps"},
 		},
 		"Order": {
@@ -134,7 +138,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 		},
 		"UID": {
 			reason: "A deletion hits whatever has the name.",
-			cut:    []edit{{"internal/actuate/actuate.go", ", client.Preconditions{UID: new(obj.GetUID())}", ""}},
+			cut:    []edit{{"internal/actuate/actuate.go", "a.client.Delete(ctx, obj, conditions)", "a.client.Delete(ctx, obj)"}},
 			leave:  windowEnds, broken: []string{"precondition"},
 		},
 		"Line": {

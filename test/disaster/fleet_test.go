@@ -152,7 +152,7 @@ func (f *fleet) waited() (n int) {
 	return n
 }
 
-// seeStart records a departure once its record is on the Machine.
+// seeStart records a departure once it is admitted.
 func (f *fleet) seeStart(m *clusterv1.Machine) {
 	text, leaves := m.Annotations[v1alpha1.DepartureAnnotation]
 	if _, before := f.starts[m.UID]; !leaves || before {
@@ -162,8 +162,8 @@ func (f *fleet) seeStart(m *clusterv1.Machine) {
 		Lane  string    `json:"lane"`
 		Since time.Time `json:"since"`
 	}
-	if json.Unmarshal([]byte(text), &record) != nil {
-		return
+	if json.Unmarshal([]byte(text), &record) != nil || record.Since.IsZero() {
+		return // It is only requested.
 	}
 	f.starts[m.UID] = start{m.Labels[v1alpha1.ScheduledMachineLabel], time.Now(), record.Lane == "exempt"}
 }

@@ -75,8 +75,8 @@ func (t *tally) start(r judge.Record) {
 	if r.Sent == nil || r.Sent.Annotations[v1alpha1.DepartureAnnotation] == nil {
 		return
 	}
-	var d struct{ Lane, ActionID string }
-	if json.Unmarshal([]byte(*r.Sent.Annotations[v1alpha1.DepartureAnnotation]), &d) != nil || d.Lane == "exempt" || t.seen[d.ActionID] {
+	var d struct{ Lane, ActionID, Since string }
+	if json.Unmarshal([]byte(*r.Sent.Annotations[v1alpha1.DepartureAnnotation]), &d) != nil || d.Since == "" || d.Lane == "exempt" || t.seen[d.ActionID] {
 		return
 	}
 	t.seen[d.ActionID] = true

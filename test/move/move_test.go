@@ -69,8 +69,8 @@ func TestADepartureGoesOn(t *testing.T) {
 	}))
 	c.cluster().SetSchedule(c.sm, closed())
 	c.must(c.mgmt().Wait(c.ctx(), machine, func() error {
-		if _, leaves := machine.Annotations[v1alpha1.DepartureAnnotation]; !leaves {
-			return errors.New("its departure is not recorded")
+		if d, _ := v1alpha1.ParseDeparture(machine.Annotations[v1alpha1.DepartureAnnotation]); d.Since.IsZero() {
+			return errors.New("its departure is not admitted")
 		}
 		return nil
 	}))

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package departure
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+)
+
+// A rail returns why it holds departures of a Cluster, nil if it does not, and when to check that again, zero if only an
+// event changes it. It sees the holds of the rails before it in o.fleet.
+type rail func(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time)
+
+// rails are the rails that are enabled, in order of precedence. The cap comes last: departure.Decide has it.
+func (r *Reconciler) rails() []rail {
+	if !r.WipeGuard && r.Limits == (departure.Limits{}) {
+		return []rail{person}
+	}
+	return []rail{person, r.clock, r.warmUp, r.wipe}
+}
+
+// checkRails adds the holds to the fleet. It returns when to check them again.
+func (r *Reconciler) checkRails(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (next time.Time) {
+	r.setBaseline(key, c, o)
+	for _, rail := range r.rails() {
+		hold, again := rail(ctx, key, c, o)
+		if hold != nil {
+			o.fleet.Holds = append(o.fleet.Holds, *hold)
+		}
+		next = departure.Earliest(next, again)
+	}
+	return next
+}
+
+// person holds departures while a person does, by the annotation on the Cluster.
+func person(_ context.Context, _ client.ObjectKey, _ *cluster, o *observation) (*departure.Hold, time.Time) {
+	if message := holdMessage(o.cluster); message != "" {
+		return &departure.Hold{Reason: departure.DeparturesHeld, Message: message}, time.Time{}
+	}
+	return nil, time.Time{}
+}
+
+// clock holds departures while the clock of this manager may be wrong.
+func (r *Reconciler) clock(ctx context.Context, key client.ObjectKey, _ *cluster, o *observation) (*departure.Hold, time.Time) {
+	if r.APIClock.Trust() != rails.Suspect || len(o.fleet.Candidates) == 0 {
+		return nil, time.Time{}
+	}
+	r.sampleClock(ctx, key)
+	return &departure.Hold{
+		Reason:  departure.ClockSuspect,
+		Message: "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m",
+	}, o.fleet.Now.Add(rails.Apart)
+}
+
+// warmUp holds departures after this manager became leader.
+func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time) {
+	stage, next := r.lead(o.fleet.Now, c.counted, r.APIClock.Trust() != rails.Untold).WarmUp(o.fleet.Now)
+	if stage == rails.Warm {
+		return nil, time.Time{}
+	}
+	c.grow(o.fleet)
+	if len(o.fleet.Candidates) == 0 {
+		next = time.Time{} // No candidate waits for the end of the warm-up.
+	}
+	hold := &departure.Hold{
+		Reason:  departure.WarmingUp,
+		Message: "The manager became leader a moment ago: no machine starts to leave before the departures under the previous leader no longer count (10s)",
+	}
+	if stage == rails.Learning {
+		hold.Unscheduled = true
+		hold.Message = "The manager became leader a moment ago: no unscheduled departure starts before the lease of the previous leader has expired"
+	}
+	return hold, next
+}
+
+// wipe holds unscheduled departures while nearly all machines would leave at once and this is not confirmed. It makes no
+// check while the clock or the warm-up holds departures.
+func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time) {
+	for _, h := range o.fleet.Holds {
+		if h.Reason != departure.DeparturesHeld {
+			return nil, time.Time{}
+		}
+	}
+	if !r.WipeGuard {
+		return nil, time.Time{}
+	}
+	held, next := r.quarantine(ctx, key, c, o)
+	if !held {
+		return nil, next
+	}
+	return &departure.Hold{
+		Reason: departure.WipeQuarantine, Unscheduled: true,
+		Message: "Nearly all machines of the Cluster would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)",
+	}, next
+}
