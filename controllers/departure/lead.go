@@ -14,13 +14,13 @@ import (
 )
 
 // lead returns the state of the warm-up. It counts from the first planner run. The caches are synced by then.
-func (r *Reconciler) lead(now time.Time, counted, told bool) rails.Lead {
+func (r *Reconciler) lead(now time.Time, told bool) rails.Lead {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.since.IsZero() {
 		r.since = now
 	}
-	return rails.Lead{Since: r.since, Lease: r.Lease, Synced: true, Told: told, Counted: counted}
+	return rails.Lead{Since: r.since, Lease: r.Lease, Told: told}
 }
 
 // sampleClock makes a request to the API server, so that APIClock gets a sample of its time. A manager without leader

@@ -59,7 +59,7 @@ func (r *Reconciler) clock(ctx context.Context, key client.ObjectKey, _ *cluster
 
 // warmUp holds departures after this manager became leader.
 func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time) {
-	stage, next := r.lead(o.fleet.Now, c.counted, r.APIClock.Trust() != rails.Untold).WarmUp(o.fleet.Now)
+	stage, next := r.lead(o.fleet.Now, r.APIClock.Trust() != rails.Untold).WarmUp(o.fleet.Now)
 	if stage == rails.Warm {
 		return nil, time.Time{}
 	}

@@ -15,25 +15,21 @@ type WarmUp int
 const (
 	// Warm means that the warm-up is over.
 	Warm WarmUp = iota
-	// Learning means that the number of machines is not known yet, or that another manager may still act as
-	// leader. It holds only unscheduled departures.
+	// Learning means that another manager may still act as leader. It holds only unscheduled departures.
 	Learning
 	// Cold means that starts under the previous leader are not known yet. It holds all departures.
 	Cold
 )
 
-// A Lead is what a manager has learned about one Cluster since it became leader. The zero value has learned
-// nothing.
+// A Lead is what a manager has learned since it became leader. The zero value has learned nothing.
 type Lead struct {
 	// Since is when it became leader.
 	Since time.Time
 	// Lease is the lease duration: for so long another manager that cannot renew its lease may still act as
 	// leader.
 	Lease time.Duration
-	// Synced reports that the caches are synced, Told that the API server has responded with its time.
-	Synced, Told bool
-	// Counted reports that the baseline of Wipe is set or that the wipe quarantine is off.
-	Counted bool
+	// Told reports that the API server has responded with its time.
+	Told bool
 }
 
 // WarmUp returns the stage at now, and when it changes by time alone, zero if it does not. All departures wait
@@ -42,12 +38,10 @@ func (l Lead) WarmUp(now time.Time) (WarmUp, time.Time) {
 	cold := l.Since.Add(departure.Window)
 	lease := l.Since.Add(l.Lease)
 	switch {
-	case !l.Synced || !l.Told:
+	case !l.Told:
 		return Cold, time.Time{}
 	case now.Before(cold):
 		return Cold, cold
-	case !l.Counted:
-		return Learning, time.Time{}
 	case now.Before(lease):
 		return Learning, lease
 	default:
