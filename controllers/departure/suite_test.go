@@ -4,6 +4,7 @@ package departure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,9 @@ var (
 	lab  = client.ObjectKey{Namespace: "farm", Name: "lab"}
 )
 
+// errLocked is the answer of a webhook.
+var errLocked = errors.New("a webhook refuses this Machine")
+
 const (
 	lease     = 15 * time.Second
 	indexName = "spec.clusterName"
@@ -63,8 +67,11 @@ type world struct {
 	newer   map[string]bool
 	// hidden has the Machines that the cache does not show.
 	hidden map[string]bool
-	// refused is the error of every patch, undeletable of every deletion.
+	// refused is the error of every patch, undeletable of every deletion. locked has the Machines that a webhook refuses to
+	// change and to delete. slow is how long each patch and live list takes.
 	refused, undeletable error
+	locked               map[string]bool
+	slow                 time.Duration
 	// ahead is how far our clock is ahead of the API server's.
 	ahead time.Duration
 	// unread is the error of a cache that cannot return the Cluster.
@@ -85,14 +92,21 @@ func newWorld(t *testing.T, machines int) *world {
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				w.after(w.slow)
 				if w.refused != nil {
 					return w.refused
+				}
+				if w.locked[obj.GetName()] {
+					return errLocked
 				}
 				return c.Patch(ctx, obj, patch, opts...)
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 				if w.undeletable != nil {
 					return w.undeletable
+				}
+				if w.locked[obj.GetName()] {
+					return errLocked
 				}
 				return c.Delete(ctx, obj, opts...)
 			},
@@ -311,6 +325,7 @@ func (o objects) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 
 func (o objects) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if o.live {
+		o.w.after(o.w.slow)
 		if o.w.listed++; o.w.failing != nil {
 			return o.w.failing
 		}
