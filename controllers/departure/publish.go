@@ -30,28 +30,41 @@ import (
 // another run. After longestRun it stops, and Reconcile plans again.
 func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departure.Plan) (deferred bool, err error) {
 	var errs []error
-	old := func() bool { return r.Clock.Since(o.fleet.Now) > longestRun }
 	for _, m := range o.admitted {
-		if old() {
+		if r.old(o) {
 			break
 		}
 		errs = append(errs, r.delete(ctx, c, m, m.DeepCopy()))
 	}
 	for _, a := range p.Admitted {
-		if old() {
+		if r.old(o) {
 			break
 		}
 		errs = append(errs, r.admit(ctx, key, c, o.candidates[a.Name], a, o.fleet.Now))
 	}
 	for _, m := range o.expired {
-		if old() {
+		if r.old(o) {
 			break
 		}
 		_, err := r.set(ctx, m, m.DeepCopy(), expire(m.record), children.Withdraw)
 		errs = append(errs, err)
 	}
+	deferred, err = r.explain(ctx, key, c, o, p)
+	return deferred, errors.Join(append(errs, err)...)
+}
+
+// longestRun bounds the time from a plan to its last write. Slow writes about machines that wait must not delay the next
+// admission.
+const longestRun = departure.Window / 2
+
+// old reports that a plan is too old to be carried out.
+func (r *Reconciler) old(o *observation) bool { return r.Clock.Since(o.fleet.Now) > longestRun }
+
+// explain writes why the candidates that are not admitted wait. deferred is the one of publish.
+func (r *Reconciler) explain(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departure.Plan) (deferred bool, err error) {
+	var errs []error
 	for _, w := range slices.Concat(p.Held, p.Deferred) {
-		if old() {
+		if r.old(o) {
 			break
 		}
 		m, e := o.candidates[w.Name], c.members[o.candidates[w.Name].UID]
@@ -74,10 +87,6 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 	}
 	return deferred, errors.Join(errs...)
 }
-
-// longestRun bounds the time from a plan to its last write. Slow writes about machines that wait must not delay the next
-// admission.
-const longestRun = departure.Window / 2
 
 // admit writes the admission of a machine, and deletes the Machine, unless another client has. If no extension and no
 // departure step applies, it removes 5-Spot's hooks in the same write. With hooks on it, Cluster API would reconcile the
