@@ -98,6 +98,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		telemetry.Failed(name)
 		next = departure.Earliest(next, now.Add(retry))
 	}
+	if r.Clock.Since(now) > longestRun {
+		next = departure.Earliest(next, now) // The plan is old.
+	}
 	if next.IsZero() {
 		return ctrl.Result{}, nil
 	}

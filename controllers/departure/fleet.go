@@ -181,15 +181,14 @@ func (c *cluster) start(e *member, at time.Time) {
 }
 
 // addStaying counts a machine that has not started to leave. An admission counts as a start at every instant until it
-// expires, and once more then: a delete call that was sent may still arrive. Only this planner's own admissions lead to
-// a deletion. An admission of another leader, or a forged one, expires.
+// expires, and for one Window after that: a delete call that was sent may still arrive. Only this planner's own admissions
+// lead to a deletion. An admission of another leader, or a forged one, expires, whatever its lane.
 func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 	f := &o.fleet
 	d, admitted := children.DepartureOf(m.Machine, f.Now)
-	exempt := m.exempt || admitted && d.Lane == v1alpha1.ExemptLane
 	own := !e.admitted.IsZero() && !f.Now.Before(e.admitted) && f.Now.Before(e.admitted.Add(children.AdmissionLasts))
 	switch {
-	case exempt:
+	case m.exempt:
 	case admitted || own:
 		expires := latest(d.Since.Time, e.admitted).Add(children.AdmissionLasts)
 		expired := !f.Now.Before(expires)
@@ -197,7 +196,7 @@ func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 			break
 		}
 		f.Departed++
-		f.Started = append(f.Started, f.Now)
+		f.Started = append(f.Started, sooner(f.Now, expires))
 		m.record = d
 		switch {
 		case expired:
@@ -224,6 +223,14 @@ func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 		f.Started = append(f.Started, m.record.ExpiredAt.Time)
 	}
 	f.Candidates = append(f.Candidates, candidate)
+}
+
+// sooner returns the earlier instant.
+func sooner(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // latest returns the later instant.
@@ -256,6 +263,11 @@ func (o *observation) candidate(m *machine, e *member) (departure.Candidate, boo
 		}
 		m.record = v1alpha1.Departure{Lane: v1alpha1.ScheduledLane, RequestedAt: metav1.NewTime(end), End: metav1.NewTime(end)}
 		o.next = departure.Earliest(o.next, end.Add(departure.Window))
+	}
+	due, change := m.due(now)
+	if !due {
+		o.next = departure.Earliest(o.next, change)
+		return departure.Candidate{}, false // Its ScheduledMachine removes the request.
 	}
 	c := departure.Candidate{
 		Name: client.ObjectKeyFromObject(m).String(), Lane: departure.Unscheduled, NeverRan: e.neverRan,

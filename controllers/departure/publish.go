@@ -27,29 +27,45 @@ import (
 // publish carries out a plan: it starts the admitted departures, tries failed deletions again, ends expired admissions,
 // and writes why the other candidates wait. It writes only what changes. deferred reports that the cap defers a
 // candidate that it did not defer before. A Machine that has changed since it was read is skipped: its event starts
-// another run.
+// another run. After longestRun it stops, and Reconcile plans again.
 func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departure.Plan) (deferred bool, err error) {
 	var errs []error
 	for _, m := range o.admitted {
+		if r.old(o) {
+			break
+		}
 		errs = append(errs, r.delete(ctx, c, m, m.DeepCopy()))
 	}
 	for _, a := range p.Admitted {
-		if r.Clock.Since(o.fleet.Now) > longestRun {
-			break // The plan is old. The next run makes another.
+		if r.old(o) {
+			break
 		}
 		errs = append(errs, r.admit(ctx, key, c, o.candidates[a.Name], a, o.fleet.Now))
 	}
 	for _, m := range o.expired {
+		if r.old(o) {
+			break
+		}
 		_, err := r.set(ctx, m, m.DeepCopy(), expire(m.record), children.Withdraw)
 		errs = append(errs, err)
 	}
 	for _, w := range slices.Concat(p.Held, p.Deferred) {
+		if r.old(o) {
+			break
+		}
 		first, err := r.answer(ctx, key, c, o.candidates[w.Name], w)
 		deferred = deferred || first
 		errs = append(errs, err)
 	}
 	return deferred, errors.Join(errs...)
 }
+
+// longestRun bounds the time from a plan to its last write. Slow writes about machines that wait must not delay the next
+// admission.
+const longestRun = departure.Window / 2
+
+// old reports that a plan is too old to be carried out.
+func (r *Reconciler) old(o *observation) bool { return r.Clock.Since(o.fleet.Now) > longestRun }
 
 // answer writes why a machine waits, unless that is on record, or another leader has changed it since. deferred reports
 // that the cap defers the machine, and did not before.
@@ -72,16 +88,13 @@ func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluste
 	return true, nil
 }
 
-// longestRun bounds the time from a plan to its last admission.
-const longestRun = departure.Window / 2
-
 // admit writes the admission of a machine, and deletes the Machine, unless another client has. If no extension and no
 // departure step applies, it removes 5-Spot's hooks in the same write. With hooks on it, Cluster API would reconcile the
 // Machine twice, a second apart. An error other than a conflict does not show whether the admission was written, so it
 // counts as one.
 func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, a departure.Candidate, now time.Time) error {
-	if !m.due(r.Clock.Now()) {
-		return nil // Its ScheduledMachine removes the request.
+	if due, _ := m.due(r.Clock.Now()); !due {
+		return nil
 	}
 	d := m.record
 	d.Since, d.Cycle, d.Waiting, d.ExpiredAt = v1alpha1.DepartureTime(now), now.UnixMilli(), nil, metav1.Time{}
@@ -110,14 +123,17 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 }
 
 // due reports whether the end of a window is still the reason to leave: a schedule or a clock that was corrected since
-// the request keeps the machine.
-func (m *machine) due(now time.Time) bool {
+// the request keeps the machine. change is when that changes by time alone, zero if never.
+func (m *machine) due(now time.Time) (due bool, change time.Time) {
 	if m.record.Reason != v1alpha1.WindowClosed || m.record.Interrupted || m.scheduled == nil || !m.DeletionTimestamp.IsZero() {
-		return true
+		return true, time.Time{}
 	}
 	s, err := schedule.Parse(validation.ScheduleSpec(&m.scheduled.Spec.Schedule))
-	active, _ := s.At(now)
-	return err == nil && !active && m.scheduled.ScheduleEnabled()
+	if err != nil || !m.scheduled.ScheduleEnabled() {
+		return false, time.Time{}
+	}
+	active, change := s.At(now)
+	return !active, change
 }
 
 // unhooked reports whether no extension and no departure step applies to a Machine. If that cannot be read, the hooks

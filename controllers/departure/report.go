@@ -25,7 +25,7 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	r.mu.Lock()
 	was := c.shown
 	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard, onHold: p.HeldFor(departure.DeparturesHeld)}
-	if p.Members == 0 {
+	if p.Members == 0 && len(c.members) == 0 {
 		delete(r.fleet, key)
 	}
 	r.mu.Unlock()

@@ -4,6 +4,7 @@ package departure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +34,9 @@ var (
 	noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 	lab  = client.ObjectKey{Namespace: "farm", Name: "lab"}
 )
+
+// errLocked is the answer of a webhook.
+var errLocked = errors.New("a webhook refuses this Machine")
 
 const (
 	lease     = 15 * time.Second
@@ -64,8 +68,11 @@ type world struct {
 	// hidden has the Machines that the cache does not show. stale, if not nil, are the Machines that it shows.
 	hidden map[string]bool
 	stale  []clusterv1.Machine
-	// refused is the error of every patch, undeletable of every deletion.
+	// refused is the error of every patch, undeletable of every deletion. locked has the Machines that a webhook refuses to
+	// change and to delete. slow is how long each patch and live list takes.
 	refused, undeletable error
+	locked               map[string]bool
+	slow                 time.Duration
 	// ahead is how far our clock is ahead of the API server's.
 	ahead time.Duration
 	// unread is the error of a cache that cannot return the Cluster.
@@ -86,14 +93,21 @@ func newWorld(t *testing.T, machines int) *world {
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				w.after(w.slow)
 				if w.refused != nil {
 					return w.refused
+				}
+				if w.locked[obj.GetName()] {
+					return errLocked
 				}
 				return c.Patch(ctx, obj, patch, opts...)
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 				if w.undeletable != nil {
 					return w.undeletable
+				}
+				if w.locked[obj.GetName()] {
+					return errLocked
 				}
 				return c.Delete(ctx, obj, opts...)
 			},
@@ -312,6 +326,7 @@ func (o objects) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 
 func (o objects) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if o.live {
+		o.w.after(o.w.slow)
 		if o.w.listed++; o.w.failing != nil {
 			return o.w.failing
 		}

@@ -81,6 +81,21 @@ func TestADepartureGoesOnAfterAMove(t *testing.T) {
 	}
 }
 
+// TestARequestDoesNotGoOnAfterAMove moves a wanted Machine whose departure was only requested: its Node is not cordoned.
+func TestARequestDoesNotGoOnAfterAMove(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	m, _ := w.machine()
+	w.Edit(m, func() {
+		d := v1alpha1.Departure{Lane: v1alpha1.UnscheduledLane, Reason: v1alpha1.WindowClosed, RequestedAt: v1alpha1.DepartureTime(w.clock.Now()), MachineUID: "another"}
+		m.Annotations[v1alpha1.DepartureAnnotation] = d.String()
+	})
+	w.settle()
+	if m, _ = w.machine(); !m.DeletionTimestamp.IsZero() || m.Annotations[v1alpha1.DepartureAnnotation] != "" {
+		t.Errorf("it leaves in its window, or keeps the record %s", m.Annotations[v1alpha1.DepartureAnnotation])
+	}
+}
+
 // TestARecordOfAnotherMachineIsPlanned annotates wanted Machines by hand, like the restore of a backup. They leave
 // within the departure cap, and are drained.
 func TestARecordOfAnotherMachineIsPlanned(t *testing.T) {

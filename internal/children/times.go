@@ -51,13 +51,16 @@ func Admitted(m *clusterv1.Machine, now time.Time) bool {
 }
 
 // RequestOf returns the record of a requested departure of this Machine. ok is false without a record and for an
-// admitted departure. An admission in the future counts as a request.
+// admitted departure. An admission in the future counts as a request. An expiry in the future does not count.
 func RequestOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bool) {
 	d, ok = v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	if _, admitted := DepartureOf(m, now); !ok || admitted || d.MachineUID != m.UID {
 		return v1alpha1.Departure{}, false
 	}
 	d.Since = metav1.Time{}
+	if d.ExpiredAt.After(now.Add(slack)) {
+		d.ExpiredAt = metav1.Time{} // It would count as a start until then.
+	}
 	return d, true
 }
 
@@ -65,12 +68,12 @@ func RequestOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bo
 // id, and its time if the lane is the same. An admission stays. If d has no reason, a record of another Machine keeps its reason. An urgent reason becomes
 // DeletedByOthers then, because the urgency is not confirmed.
 func Request(m *clusterv1.Machine, d v1alpha1.Departure, now time.Time) {
-	was, recorded := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
+	was, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	if _, admitted := DepartureOf(m, now); admitted {
 		return
 	}
 	own, again := RequestOf(m, now)
-	if d.Interrupted = own.Interrupted || recorded && !again; d.Reason == "" {
+	if d.Interrupted = Interrupted(m); d.Reason == "" {
 		if d.Reason = was.Reason; was.Urgent() {
 			d.Reason = v1alpha1.DeletedByOthers
 		}
@@ -180,18 +183,19 @@ func Settling(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time
 
 // Interrupted reports whether a Machine that is not being deleted has the departure record of another Machine, or one
 // that began as such. clusterctl move or a restore brought it during its departure, and its Node may be cordoned. The
-// departure continues as a new one, which the planner admits.
+// departure continues as a new one, which the planner admits. A departure that was only requested has not started: the
+// schedule decides again.
 func Interrupted(m *clusterv1.Machine) bool {
 	d, on := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
-	return on && m.DeletionTimestamp.IsZero() && (d.MachineUID != m.UID || d.Interrupted)
+	return on && m.DeletionTimestamp.IsZero() && (d.MachineUID != m.UID && !d.Since.IsZero() || d.Interrupted)
 }
 
-// Abandoned reports whether a Machine has a departure record of its own but was never deleted: the departure is only
-// requested, or the delete call failed or was not sent.
+// Abandoned reports whether a Machine has a departure record but was never deleted, and its departure is not
+// interrupted: it is only requested, or the delete call failed or was not sent.
 func Abandoned(m *clusterv1.Machine) bool {
 	text, on := m.Annotations[v1alpha1.DepartureAnnotation]
 	d, readable := v1alpha1.ParseDeparture(text)
-	return on && m.DeletionTimestamp.IsZero() && (!readable || d.MachineUID == m.UID)
+	return on && m.DeletionTimestamp.IsZero() && (!readable || d.MachineUID == m.UID || !Interrupted(m))
 }
 
 // UrgencyWithdrawn reports whether a Machine has an urgent departure record but was never deleted, and neither the kill

@@ -387,6 +387,49 @@ var writing = []input{
 		w.run(time.Minute)
 		w.refuse = nil
 	}, half: true, outcome: outcome{shows: capped, held: time.Minute, owed: 2 * time.Minute}}, // Nothing can be requested meanwhile.
+	{name: "AWebhookLocksAdmittedMachines", do: func(w *world) {
+		locked := map[id]bool{}
+		w.refuse = func(x write) error {
+			if x.id.kind != "Machine" || x.status {
+				return nil
+			}
+			if x.verb == "delete" && len(locked) < w.size/20 {
+				locked[x.id] = true
+			}
+			if locked[x.id] {
+				return apierrors.NewForbidden(resource(x.id), x.id.name, fmt.Errorf("denied by a webhook"))
+			}
+			return nil
+		}
+		w.edit(w.half(), unwanted)
+		w.run(20 * time.Minute)
+		if left := len(w.left); left < w.size/2-w.size/20 {
+			w.breaks("%d leave while the Machines of others are locked", left)
+		}
+		w.refuse = nil
+	}, half: true, outcome: outcome{shows: capped}},
+	{name: "RecordsAreForged", do: func(w *world) {
+		at := func(d time.Duration) string { return w.now.Add(d).UTC().Format(time.RFC3339) }
+		w.edit(w.half(), unwanted)
+		w.run(5 * time.Second)
+		for n, record := range []string{
+			`{"lane":"exempt","reason":"WindowClosed","since":"` + at(0) + `","machineUID":"UID"}`,
+			`{"lane":"exempt","reason":"KillSwitch","since":"` + at(0) + `","machineUID":"UID"}`,
+			`{"lane":"unscheduled","reason":"WindowClosed","requestedAt":"` + at(0) + `","expiredAt":"9999-01-01T00:00:00Z","machineUID":"UID"}`,
+			`{"lane":"scheduled","reason":"WindowClosed","since":"9999-01-01T00:00:00Z","machineUID":"UID"}`,
+			`{"lane":"x","reason":"y","requestedAt":"9999-12-31T23:59:59-23:00","machineUID":"UID"}`,
+			`{"lane":"unscheduled","reason":"External","since":"` + at(-time.Hour) + `","machineUID":"UID"}`,
+			`{"lane":"unscheduled","reason":"WindowClosed","requestedAt":"` + at(0) + `","machineUID":"UID","waiting":{"reason":"` + strings.Repeat("x", 200_000) + `"}}`,
+			`{"lane":"unscheduled","reason":"WindowClosed","requestedAt":"` + at(0) + `","machineUID":""}`,
+			`{"reason":`,
+		} {
+			for _, i := range []int{n, w.size - 1 - n} {
+				w.api.change(machine(i), func(obj client.Object) {
+					metav1.SetMetaDataAnnotation(&obj.(*clusterv1.Machine).ObjectMeta, v1alpha1.DepartureAnnotation, strings.ReplaceAll(record, "UID", string(obj.GetUID())))
+				})
+			}
+		}
+	}, half: true, outcome: outcome{shows: capped, may: func(w *world) []int { return w.from(w.size-9, w.size) }, makes: true}},
 	{name: "EveryOtherWriteIsAConflict", do: func(w *world) {
 		w.refuse = w.sometimes(2, func(x write) error {
 			w.api.change(x.id, func(client.Object) {}) // Another client was faster.
