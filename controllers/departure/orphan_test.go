@@ -63,15 +63,24 @@ func TestMachinesWithoutScheduledMachinesAreNoWayPastTheRails(t *testing.T) {
 	}
 }
 
-// TestARequestGoesWithItsScheduledMachine removes a ScheduledMachine whose machine has requested its departure. It may
-// come back: see kubectl 5spot undo-delete.
+// TestARequestGoesWithItsScheduledMachine removes a ScheduledMachine whose machine has requested its departure, and
+// creates another that adopts the machine: see kubectl 5spot undo-delete.
 func TestARequestGoesWithItsScheduledMachine(t *testing.T) {
 	w := newWorld(t, 10)
 	w.warm()
-	w.leaves(v1alpha1.UnscheduledLane, 3)
+	w.change(3, func(m *clusterv1.Machine) {
+		now := v1alpha1.DepartureTime(w.clock.Now())
+		children.Request(m, v1alpha1.Departure{Lane: v1alpha1.UnscheduledLane, Reason: v1alpha1.ScheduledMachineDeleted, RequestedAt: now}, w.clock.Now())
+	})
 	sm := &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: box(3)}}
 	w.must(w.Delete(w.Context(), sm))
-	for range 3 {
+	for i := range 4 {
+		if i == 2 {
+			sm = &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: box(3), UID: "again"}}
+			sm.Spec.ClusterName = lab.Name
+			w.must(w.Create(w.Context(), sm))
+			w.change(3, func(m *clusterv1.Machine) { m.OwnerReferences = ownedBy(box(3), sm.UID) })
+		}
 		w.plan()
 		w.after(time.Minute)
 	}

@@ -122,10 +122,16 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 	return r.delete(ctx, c, m, admitted)
 }
 
-// due reports whether the end of a window is still the reason to leave: a schedule or a clock that was corrected since
-// the request keeps the machine. change is when that changes by time alone, zero if never.
+// due reports whether the reason of the request still holds: a schedule or a clock that was corrected since keeps the
+// machine, and so does a ScheduledMachine that was deleted and created anew. change is when that changes by time alone,
+// zero if never.
 func (m *machine) due(now time.Time) (due bool, change time.Time) {
-	if m.record.Reason != v1alpha1.WindowClosed || m.record.Interrupted || m.scheduled == nil || !m.DeletionTimestamp.IsZero() {
+	switch {
+	case m.record.Interrupted, m.scheduled == nil, !m.DeletionTimestamp.IsZero():
+		return true, time.Time{}
+	case m.record.Reason == v1alpha1.ScheduledMachineDeleted:
+		return !m.scheduled.DeletionTimestamp.IsZero(), time.Time{}
+	case m.record.Reason != v1alpha1.WindowClosed:
 		return true, time.Time{}
 	}
 	s, err := schedule.Parse(validation.ScheduleSpec(&m.scheduled.Spec.Schedule))
