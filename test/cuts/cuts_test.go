@@ -129,7 +129,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 				{"controllers/departure/publish.go", "r.set(ctx, m, admitted, d, change)", "true, error(nil)"},
 				{"controllers/departure/publish.go", "if !children.Admitted(admitted, now) {", "if false {"},
 			},
-			leave:  windowEnds, broken: []string{"steps"},
+			leave: windowEnds, broken: []string{"steps"},
 		},
 		"Order": {
 			reason: "The schedule is turned off while the Machine is on its way.",
