@@ -239,10 +239,11 @@ func (w *world) report(m *clusterv1.Machine, condition string, status metav1.Con
 // gone deletes infrastructure, bootstrap config and Machine, like Cluster API at the end of a deletion.
 func (w *world) gone() {
 	w.Helper()
-	i, ok := w.infra()
-	if ok {
+	if i, ok := w.infra(); ok {
 		w.Must(client.IgnoreNotFound(w.Client.Delete(w.Context(), i)))
-		w.letGo(i)
+		if w.Read(i) {
+			w.letGo(i)
+		}
 	}
 	b, ok := w.bootstrap()
 	if ok {

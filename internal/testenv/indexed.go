@@ -40,6 +40,9 @@ func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 	}
 	var have []runtime.Object
 	for _, namespace := range i.fixture.namespacesOf(i.fixture.T) {
+		if o.Namespace != "" && o.Namespace != namespace {
+			continue
+		}
 		if err := i.Reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
