@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -95,7 +96,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.report(ctx, key, c, plan, deferred, now)
 	next := departure.Earliest(departure.Earliest(o.next, plan.Next), opens)
 	if err != nil {
-		telemetry.Failed(name)
+		if !apierrors.IsConflict(err) {
+			telemetry.Failed(name)
+		}
 		next = departure.Earliest(next, now.Add(retry))
 	}
 	if r.Clock.Since(now) > longestRun {

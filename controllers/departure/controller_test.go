@@ -215,6 +215,23 @@ func TestARefusedAdmissionCounts(t *testing.T) {
 	}
 }
 
+// TestAConflictIsTriedAgain has a cache without the latest change of a Machine's status, which starts no run.
+func TestAConflictIsTriedAgain(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3)
+	w.stale = w.list()
+	w.change(3, func(m *clusterv1.Machine) { m.Status.Phase = "Running" })
+	if next := w.plan(); next != time.Second || len(w.begin()) != 0 {
+		t.Errorf("the planner looks again in %s", next)
+	}
+	w.stale = nil
+	w.after(time.Second)
+	if w.plan(); !slices.Equal(w.begin(), []int{3}) {
+		t.Error("it does not leave")
+	}
+}
+
 // TestNothingIsWrittenWhilePaused pauses a Cluster while one machine is admitted and another waits.
 func TestNothingIsWrittenWhilePaused(t *testing.T) {
 	w := newWorld(t, 10)

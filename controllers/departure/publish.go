@@ -26,8 +26,8 @@ import (
 
 // publish carries out a plan: it starts the admitted departures, tries failed deletions again, ends expired admissions,
 // and writes why the other candidates wait. It writes only what changes. deferred reports that the cap defers a
-// candidate that it did not defer before. A Machine that has changed since it was read is skipped: its event starts
-// another run. After longestRun it stops, and Reconcile plans again.
+// candidate that it did not defer before. A Machine that has changed since it was read is a conflict, which
+// Reconcile tries again: the change may be one that starts no run. After longestRun it stops, and Reconcile plans again.
 func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departure.Plan) (deferred bool, err error) {
 	var errs []error
 	for _, m := range o.admitted {
@@ -108,8 +108,10 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 	admitted := m.DeepCopy()
 	wrote, err := r.set(ctx, m, admitted, d, change)
 	e := c.members[m.UID]
-	if err != nil {
+	if err != nil && !apierrors.IsConflict(err) {
 		e.admitted, e.deleted, e.refused = now, false, now
+	}
+	if err != nil {
 		return err
 	}
 	if !wrote {
@@ -165,9 +167,7 @@ func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitte
 	}
 	e.tried = now
 	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})
-	if e.deleted = err == nil; apierrors.IsConflict(err) {
-		return nil // It has changed. The next run reads it.
-	}
+	e.deleted = err == nil
 	return err
 }
 
@@ -193,14 +193,14 @@ func expire(d v1alpha1.Departure) v1alpha1.Departure {
 	return d
 }
 
-// set writes a record, and another change, to a copy of a Machine. It reports whether it did. A conflict and a Machine
-// that is gone are no errors.
+// set writes a record, and another change, to a copy of a Machine. It reports whether it did. A Machine that is
+// gone is no error.
 func (r *Reconciler) set(ctx context.Context, m *machine, to *clusterv1.Machine, d v1alpha1.Departure, change func(*clusterv1.Machine)) (wrote bool, err error) {
 	err = r.Actuate.SetDeparture(ctx, to, d, change)
-	if apierrors.IsConflict(err) || kinds.NoObject(err) {
+	if kinds.NoObject(err) {
 		return false, nil
 	}
-	if err != nil {
+	if err != nil && !apierrors.IsConflict(err) {
 		ctrl.LoggerFrom(ctx).Error(err, "Writing departure record", "Machine", client.ObjectKeyFromObject(m))
 	}
 	return err == nil, err
