@@ -46,10 +46,9 @@ type Reconciler struct {
 	// WipeGuard enables the wipe quarantine: if nearly all machines of a Cluster would leave at once, they are
 	// held until that is confirmed.
 	WipeGuard bool
-	// Reader reads from the manager's cache: Clusters, Machines, MachineDeletionHooks, what Steps read, and
-	// ScheduledMachines by ClusterIndex. Live
-	// reads Clusters and ScheduledMachines from the API server. WatchFilter is the value of Cluster API's watch
-	// label, empty for all objects.
+	// Reader reads from the manager's cache: Clusters, Machines, MachineDeletionHooks, the objects of Steps, and
+	// ScheduledMachines by ClusterIndex. Live reads Clusters and ScheduledMachines from the API server. WatchFilter is
+	// the value of Cluster API's watch label, empty for all objects.
 	Reader, Live client.Reader
 	ClusterIndex string
 	WatchFilter  string

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
@@ -125,7 +126,7 @@ func TestAnAdmissionExpires(t *testing.T) {
 	if next := w.plan(); len(w.admitted()) != 1 || next != time.Second {
 		t.Fatalf("%v are admitted, the planner looks again in %s", w.admitted(), next)
 	}
-	if m := w.machine(3); m.Annotations[v1alpha1.PreDrainHookAnnotation] != "" {
+	if _, held := w.machine(3).Annotations[v1alpha1.PreDrainHookAnnotation]; held {
 		t.Error("its hooks delay Cluster API by a second")
 	}
 	w.leaves(v1alpha1.UnscheduledLane, 5)
@@ -243,10 +244,15 @@ func TestNothingIsWrittenWhilePaused(t *testing.T) {
 	w.must(w.Get(w.Context(), lab, c))
 	c.Spec.Paused = new(true)
 	w.must(w.Update(w.Context(), c))
-	w.refused = errors.New("nothing is written")
+	before := w.list()
 	for range 3 {
 		w.after(departure.Window)
 		w.plan()
+	}
+	for i, m := range w.list() {
+		if m.ResourceVersion != before[i].ResourceVersion {
+			t.Errorf("Machine %s is written: %v", m.Name, m.Annotations)
+		}
 	}
 }
 
@@ -260,11 +266,137 @@ func TestAnAnnouncedEndKeepsItsPlace(t *testing.T) {
 	sm.Spec.Priority, sm.Status.NextCleanup, sm.Status.NextCleanupSince, sm.Status.ObservedGeneration = new(int32(1)), &end, new(metav1.NewTime(noon.Add(-time.Hour))), sm.Generation
 	w.must(w.Update(w.Context(), sm))
 	w.leaves(v1alpha1.ScheduledLane, 1)
-	if w.plan(); len(w.begin()) != 0 {
-		t.Error("it is admitted before a less important machine")
+	if next := w.plan(); len(w.begin()) != 0 || next != departure.Window {
+		t.Errorf("it is admitted before a less important machine, or the planner looks again in %s", next)
 	}
 	w.after(departure.Window)
 	if w.plan(); len(w.begin()) != 1 {
 		t.Error("it waits for a machine that does not request its departure")
+	}
+}
+
+// TestAMachineOfAnotherManagerHasNotLeft moves the only other machine to another manager. It is no start.
+func TestAMachineOfAnotherManagerHasNotLeft(t *testing.T) {
+	w := newWorld(t, 2)
+	w.filter = "ours"
+	w.label(0, w.filter)
+	w.label(1, w.filter)
+	w.start()
+	w.warm()
+	w.label(0, "theirs")
+	w.leaves(v1alpha1.UnscheduledLane, 1)
+	if w.plan(); !slices.Equal(w.begin(), []int{1}) {
+		t.Errorf("it waits for a machine that stays: %+v", w.waits(1))
+	}
+}
+
+// TestALaneByHandIsNone requests departures in lanes that need no admission, or that do not exist.
+func TestALaneByHandIsNone(t *testing.T) {
+	for _, lane := range []v1alpha1.DepartureLane{v1alpha1.ExemptLane, "fast"} {
+		w := newWorld(t, 10)
+		w.warm()
+		w.leaves(lane, 3, 4)
+		w.plan()
+		if d, _ := children.DepartureOf(w.machine(3), w.clock.Now()); d.Lane != v1alpha1.UnscheduledLane || len(w.begin()) != 1 {
+			t.Errorf("%s: the record is %+v", lane, d)
+		}
+	}
+}
+
+// TestADeletionIsTriedOnceASecond starts the planner often, as the events of other Machines do.
+func TestADeletionIsTriedOnceASecond(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.undeletable = errors.New("a webhook is down")
+	w.leaves(v1alpha1.UnscheduledLane, 3)
+	for range 5 {
+		w.plan()
+	}
+	if w.deletions != 1 {
+		t.Errorf("%d delete calls in one second", w.deletions)
+	}
+}
+
+// TestAnAdmissionThatComesTooLateDeletesNothing has an API server that stores an admission after it has expired.
+func TestAnAdmissionThatComesTooLateDeletesNothing(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3)
+	w.slow = departure.Window
+	if next := w.plan(); w.deletions != 0 || next != time.Millisecond {
+		t.Errorf("%d delete calls, the planner looks again in %s", w.deletions, next)
+	}
+}
+
+// TestAnAnswerOfAnotherLeaderStays changes the answer on the record, as a second leader does.
+func TestAnAnswerOfAnotherLeaderStays(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
+	w.plan()
+	other := v1alpha1.DepartureWaiting{Reason: v1alpha1.WarmUpReason, Message: "another leader"}
+	w.change(4, func(m *clusterv1.Machine) {
+		d, _ := children.RequestOf(m, w.clock.Now())
+		d.Waiting = &other
+		children.SetDeparture(m, d)
+	})
+	if w.plan(); w.waits(4) != other {
+		t.Errorf("the leaders replace each other's answer: %+v", w.waits(4))
+	}
+}
+
+// TestAKilledMachineIsNotAnswered turns on the kill switch of a machine that has requested its departure.
+func TestAKilledMachineIsNotAnswered(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3)
+	sm := &v1alpha1.ScheduledMachine{}
+	w.must(w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: box(3)}, sm))
+	sm.Spec.KillSwitch = true
+	w.must(w.Update(w.Context(), sm))
+	if w.plan(); len(w.begin()) != 0 {
+		t.Error("the planner deletes a machine that another controller removes")
+	}
+}
+
+// TestAPausedMachineIsNotAnswered pauses one Machine of two that have requested their departures.
+func TestAPausedMachineIsNotAnswered(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
+	w.change(3, func(m *clusterv1.Machine) { m.Annotations[clusterv1.PausedAnnotation] = "" })
+	if w.plan(); !slices.Equal(w.begin(), []int{4}) {
+		t.Error("a paused machine leaves, or takes the turn of another")
+	}
+}
+
+// TestADryRunWritesNothing starts a manager in dry run on requests of an earlier one.
+func TestADryRunWritesNothing(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3)
+	w.r.Actuate = actuate.NewGated(&actuate.Gate{DryRun: true}, w.Client)
+	if next := w.plan(); len(w.admitted()) != 0 || next != 0 {
+		t.Errorf("%v are admitted, the planner looks again in %s", w.admitted(), next)
+	}
+}
+
+// TestDeparturesAreDatedAfterARestart has 20 machines that have drained for longer than departure.MaxWait. They no longer
+// raise the limit of a shared window end.
+func TestDeparturesAreDatedAfterARestart(t *testing.T) {
+	w := newWorld(t, 40)
+	for i := range 20 {
+		w.change(i, func(m *clusterv1.Machine) {
+			children.SetDeparture(m, v1alpha1.NewDeparture(v1alpha1.WindowClosed, w.clock.Now(), "a"))
+		})
+		w.must(w.Delete(w.Context(), w.machine(i)))
+		w.begun[i] = true
+	}
+	w.after(departure.MaxWait)
+	w.r = w.newPlanner()
+	w.warm()
+	w.leaves(v1alpha1.ScheduledLane, 30, 31, 32)
+	if w.plan(); len(w.begin()) != 1 {
+		t.Error("machines that left long ago raise the limit")
 	}
 }

@@ -37,9 +37,10 @@ type machine struct {
 type observation struct {
 	// cluster is nil if it does not exist.
 	cluster *clusterv1.Cluster
-	// scheduled are the ScheduledMachines of the Cluster by name. machines are its Machines that this manager serves.
-	scheduled map[string]*v1alpha1.ScheduledMachine
-	machines  []*machine
+	// scheduled are the ScheduledMachines of the Cluster by name. machines are its Machines that this manager serves,
+	// unserved the others that 5-Spot made.
+	scheduled          map[string]*v1alpha1.ScheduledMachine
+	machines, unserved []*machine
 
 	fleet departure.Fleet
 	// candidates are the machines that wait for an admission, by departure.Candidate.Name.
@@ -98,6 +99,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		}
 		if r.own(o, m); r.serves(o, m) {
 			o.machines = append(o.machines, m)
+		} else {
+			o.unserved = append(o.unserved, m)
 		}
 	}
 	return o, nil
@@ -154,6 +157,9 @@ func (c *cluster) count(o *observation, now time.Time) {
 			c.start(e, now)
 		}
 	}
+	for _, m := range o.unserved {
+		delete(c.members, m.UID) // It has not left: another manager serves it.
+	}
 	for uid, e := range c.members {
 		if !seen[uid] {
 			c.start(e, now) // It is gone.
@@ -196,7 +202,7 @@ func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 			break
 		}
 		f.Departed++
-		f.Started = append(f.Started, sooner(f.Now, expires))
+		f.Started = append(f.Started, departure.Earliest(f.Now, expires))
 		m.record = d
 		switch {
 		case expired:
@@ -223,14 +229,6 @@ func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 		f.Started = append(f.Started, m.record.ExpiredAt.Time)
 	}
 	f.Candidates = append(f.Candidates, candidate)
-}
-
-// sooner returns the earlier instant.
-func sooner(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // latest returns the later instant.
@@ -276,6 +274,7 @@ func (o *observation) candidate(m *machine, e *member) (departure.Candidate, boo
 	if m.record.Lane == v1alpha1.ScheduledLane {
 		c.Lane, c.End = departure.Scheduled, m.record.End.Time
 	}
+	m.record.Lane = v1alpha1.DepartureLane(c.Lane) // A record by hand may have any.
 	if m.scheduled != nil {
 		c.Priority = m.scheduled.PriorityOrDefault()
 	}

@@ -99,7 +99,7 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 	d := m.record
 	d.Since, d.Cycle, d.Waiting, d.ExpiredAt = v1alpha1.DepartureTime(now), now.UnixMilli(), nil, metav1.Time{}
 	if m.scheduled != nil {
-		d.Grace = children.RecordedGrace(m.scheduled)
+		d.Grace = children.FormatGrace(children.GraceOf(m.scheduled))
 	}
 	var change func(*clusterv1.Machine)
 	if m.DeletionTimestamp.IsZero() && r.unhooked(ctx, m) {
@@ -167,7 +167,9 @@ func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitte
 	}
 	e.tried = now
 	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})
-	e.deleted = err == nil
+	if e.deleted = err == nil; err != nil && !apierrors.IsConflict(err) {
+		ctrl.LoggerFrom(ctx).Error(err, "Deleting Machine", "Machine", client.ObjectKeyFromObject(m))
+	}
 	return err
 }
 

@@ -58,8 +58,9 @@ type world struct {
 	begun map[int]bool
 	// warnings are the log lines at warning level.
 	warnings []string
-	// guarded enables the wipe quarantine.
+	// guarded enables the wipe quarantine. filter is the watch filter.
 	guarded bool
+	filter  string
 	// listed counts the live lists. failing is the error of such a list. newer has the machines with a newer
 	// spec at the API server than in the cache.
 	listed  int
@@ -71,8 +72,10 @@ type world struct {
 	// refused is the error of every patch, undeletable of every deletion. locked has the Machines that a webhook refuses to
 	// change and to delete. slow is how long each patch and live list takes.
 	refused, undeletable error
-	locked               map[string]bool
-	slow                 time.Duration
+	// deletions counts the delete calls.
+	deletions int
+	locked    map[string]bool
+	slow      time.Duration
 	// ahead is how far our clock is ahead of the API server's.
 	ahead time.Duration
 	// unread is the error of a cache that cannot return the Cluster.
@@ -103,6 +106,7 @@ func newWorld(t *testing.T, machines int) *world {
 				return c.Patch(ctx, obj, patch, opts...)
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				w.deletions++
 				if w.undeletable != nil {
 					return w.undeletable
 				}
@@ -152,15 +156,20 @@ func ownedBy(name string, owner types.UID) []metav1.OwnerReference {
 // start starts a manager without state. Machines that have left are gone.
 func (w *world) start() {
 	w.Helper()
-	w.r = &planner.Reconciler{
-		Clock: w.clock, Limits: departure.Limits{Cap: 50_000}, Lease: lease, WipeGuard: w.guarded, Actuate: actuate.New(w.Client),
-		ClusterIndex: indexName, Reader: objects{Client: w.Client, w: w}, Live: objects{Client: w.Client, w: w, live: true}, Recorder: w.recorder,
-	}
+	w.r = w.newPlanner()
 	for _, m := range w.list() {
 		if !m.DeletionTimestamp.IsZero() && !children.Held(&m, w.clock.Now()) {
 			m.Finalizers = nil
 			w.must(w.Update(w.Context(), &m))
 		}
+	}
+}
+
+// newPlanner returns a planner without state.
+func (w *world) newPlanner() *planner.Reconciler {
+	return &planner.Reconciler{
+		Clock: w.clock, Limits: departure.Limits{Cap: 50_000}, Lease: lease, WipeGuard: w.guarded, WatchFilter: w.filter, Actuate: actuate.New(w.Client),
+		ClusterIndex: indexName, Reader: objects{Client: w.Client, w: w}, Live: objects{Client: w.Client, w: w, live: true}, Recorder: w.recorder,
 	}
 }
 
@@ -199,6 +208,15 @@ func (w *world) change(i int, change func(*clusterv1.Machine)) {
 	m := w.machine(i)
 	change(m)
 	w.must(w.Update(w.Context(), m))
+}
+
+// label labels a ScheduledMachine for the manager with a watch filter.
+func (w *world) label(i int, filter string) {
+	w.Helper()
+	sm := &v1alpha1.ScheduledMachine{}
+	w.must(w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: box(i)}, sm))
+	sm.Labels = map[string]string{clusterv1.WatchLabel: filter}
+	w.must(w.Update(w.Context(), sm))
 }
 
 // leaves requests departures in the lane.

@@ -23,7 +23,7 @@ func (r *Reconciler) request(ctx context.Context, s *scope, d lifecycle.Decision
 	now := r.Clock.Now()
 	want := v1alpha1.Departure{
 		Reason: v1alpha1.DepartureReason(d.Cause), Lane: v1alpha1.UnscheduledLane, RequestedAt: v1alpha1.DepartureTime(now),
-		Grace: children.RecordedGrace(s.scheduled), ActionID: string(uuid.NewUUID()),
+		Grace: children.FormatGrace(children.GraceOf(s.scheduled)), ActionID: string(uuid.NewUUID()),
 	}
 	if end, announced := s.announcedWindowEnd(d, now); announced {
 		want.Lane, want.RequestedAt, want.End = v1alpha1.ScheduledLane, v1alpha1.DepartureTime(end), v1alpha1.DepartureTime(end)

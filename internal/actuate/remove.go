@@ -5,7 +5,6 @@ package actuate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -175,7 +174,7 @@ func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
 		id = string(uuid.NewUUID())
 	}
 	d := v1alpha1.NewDeparture(a.Reason, a.At, id)
-	d.Skips, d.Grace = skips, fmt.Sprintf("%ds", a.Grace/time.Second)
+	d.Skips, d.Grace = skips, children.FormatGrace(a.Grace)
 	if a.Lane != "" {
 		d.Lane = a.Lane
 	}

@@ -152,10 +152,8 @@ func GraceOf(sm *v1alpha1.ScheduledMachine) time.Duration {
 	return d
 }
 
-// RecordedGrace returns the grace of sm as a departure record has it.
-func RecordedGrace(sm *v1alpha1.ScheduledMachine) string {
-	return fmt.Sprintf("%ds", GraceOf(sm)/time.Second)
-}
+// FormatGrace returns a grace as a departure record has it, in seconds.
+func FormatGrace(grace time.Duration) string { return fmt.Sprintf("%ds", grace/time.Second) }
 
 // GraceDuring returns the grace of a departure that has started: the longer of gracefulShutdownTimeout now and
 // at the start. One edit of many objects cannot end departures that have started.

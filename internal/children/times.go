@@ -64,9 +64,9 @@ func RequestOf(m *clusterv1.Machine, now time.Time) (d v1alpha1.Departure, ok bo
 	return d, true
 }
 
-// Request writes a request to m, with the reason, lane, end and grace of d. A request that m has keeps its
-// id, and its time if the lane is the same. An admission stays. If d has no reason, a record of another Machine keeps its reason. An urgent reason becomes
-// DeletedByOthers then, because the urgency is not confirmed.
+// Request writes a request to m, with the reason, lane, end and grace of d. A request that m has keeps its id, and its
+// time if the lane is the same. An admission stays. If d has no reason, it gets the one of the record on m: see
+// unconfirmed.
 func Request(m *clusterv1.Machine, d v1alpha1.Departure, now time.Time) {
 	was, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	if _, admitted := DepartureOf(m, now); admitted {
@@ -74,9 +74,7 @@ func Request(m *clusterv1.Machine, d v1alpha1.Departure, now time.Time) {
 	}
 	own, again := RequestOf(m, now)
 	if d.Interrupted = Interrupted(m); d.Reason == "" {
-		if d.Reason = was.Reason; was.Urgent() {
-			d.Reason = v1alpha1.DeletedByOthers
-		}
+		d.Reason = unconfirmed(was)
 	}
 	if again {
 		d.ExpiredAt, d.ActionID, d.Skips = own.ExpiredAt, own.ActionID, own.Skips
@@ -218,8 +216,8 @@ func urgent(sm *v1alpha1.ScheduledMachine) bool {
 
 // Record writes the record of a departure that starts now to m. An admission that is valid stays, and so does the record
 // of a started departure, unless d is urgent and the record is not. A departure that was tried before for the same
-// reason, also on another Machine, keeps its id. If d has no reason, a record of another Machine keeps its reason. An
-// urgent reason becomes DeletedByOthers then, because the urgency is not confirmed.
+// reason, also on another Machine, keeps its id. If d has no reason, it gets the one of a record of another Machine: see
+// unconfirmed.
 func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
 	was, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	_, own := DepartureOf(m, d.Since.Time)
@@ -228,9 +226,7 @@ func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
 		return
 	}
 	if d.Reason == "" && !own {
-		if d.Reason = was.Reason; was.Urgent() {
-			d.Reason = v1alpha1.DeletedByOthers
-		}
+		d.Reason = unconfirmed(was)
 	}
 	if d.Reason == "" {
 		return
@@ -240,4 +236,13 @@ func Record(m *clusterv1.Machine, d v1alpha1.Departure) {
 	}
 	d.Skips = append(was.Skips, d.Skips...)
 	SetDeparture(m, d)
+}
+
+// unconfirmed returns the reason of a record of another Machine. An urgent reason becomes DeletedByOthers, because the
+// urgency is not confirmed.
+func unconfirmed(d v1alpha1.Departure) v1alpha1.DepartureReason {
+	if d.Urgent() {
+		return v1alpha1.DeletedByOthers
+	}
+	return d.Reason
 }

@@ -38,11 +38,12 @@ func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 	if !found {
 		return fmt.Errorf("there is no index for %s", o.FieldSelector)
 	}
+	namespaces := i.fixture.namespacesOf(i.fixture.T)
+	if o.Namespace != "" {
+		namespaces = []string{o.Namespace}
+	}
 	var have []runtime.Object
-	for _, namespace := range i.fixture.namespacesOf(i.fixture.T) {
-		if o.Namespace != "" && o.Namespace != namespace {
-			continue
-		}
+	for _, namespace := range namespaces {
 		if err := i.Reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
