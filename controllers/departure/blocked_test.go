@@ -45,12 +45,7 @@ func TestAnExpiryInTheFutureDelaysNoOthers(t *testing.T) {
 		d.ExpiredAt = metav1.NewTime(w.clock.Now().Add(time.Hour))
 		children.SetDeparture(m, d)
 	})
-	var began []int
-	for range 12 {
-		w.plan()
-		began = append(began, w.begin()...)
-		w.after(2 * time.Second)
-	}
+	began := w.run(24 * time.Second)
 	if len(began) == 0 {
 		t.Error("no machine leaves for an hour")
 	}
@@ -91,12 +86,7 @@ func TestARequestThatIsNotDueDelaysNoOthers(t *testing.T) {
 	w.must(w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: box(3)}, sm))
 	sm.Spec.Schedule = v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-12"}}
 	w.must(w.Update(w.Context(), sm))
-	var began []int
-	for range 12 {
-		w.plan()
-		began = append(began, w.begin()...)
-		w.after(2 * time.Second)
-	}
+	began := w.run(24 * time.Second)
 	if !slices.Equal(began, []int{5}) {
 		t.Errorf("%v leave", began)
 	}

@@ -157,20 +157,25 @@ func (c *cluster) count(o *observation, now time.Time) {
 			c.start(e, now)
 		}
 	}
-	for _, m := range o.unserved {
-		delete(c.members, m.UID) // It has not left: another manager serves it.
-	}
-	for uid, e := range c.members {
-		if !seen[uid] {
-			c.start(e, now) // It is gone.
-			delete(c.members, uid)
-		}
-	}
+	c.forget(o, seen, now)
 	c.starts = departure.Within(c.starts, now, departure.MaxWait)
 	o.fleet.Started = append(o.fleet.Started, c.starts...)
 	o.fleet.Departed += len(c.starts)
 	if recent := departure.Recent(c.starts, now); len(o.machines) == 0 && len(recent) > 0 {
 		o.next = recent[len(recent)-1].Add(departure.Window)
+	}
+}
+
+// forget drops the members that were not seen. A machine that is gone has left. One that another manager serves has not.
+func (c *cluster) forget(o *observation, seen map[types.UID]bool, now time.Time) {
+	for _, m := range o.unserved {
+		delete(c.members, m.UID)
+	}
+	for uid, e := range c.members {
+		if !seen[uid] {
+			c.start(e, now)
+			delete(c.members, uid)
+		}
 	}
 }
 

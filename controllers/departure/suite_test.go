@@ -288,6 +288,18 @@ func (w *world) begin() (began []int) {
 	return began
 }
 
+// run runs the planner every two seconds. It returns the machines that have started to leave.
+func (w *world) run(d time.Duration) (began []int) {
+	w.Helper()
+	const step = 2 * time.Second
+	for range d / step {
+		w.plan()
+		began = append(began, w.begin()...)
+		w.after(step)
+	}
+	return began
+}
+
 // reclaim records an urgent departure and deletes the Machine.
 func (w *world) reclaim(i int) {
 	w.Helper()
