@@ -6,13 +6,10 @@ import (
 	"context"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
@@ -70,44 +67,4 @@ func (s *scope) announcedWindowEnd(d lifecycle.Decision, now time.Time) (end tim
 		return time.Time{}, false
 	}
 	return children.AnnouncedEnd(s.scheduled, now)
-}
-
-// reportCleanup writes when the window closes, and since when the status has announced this. A past end stays in the
-// status while the departure is deferred or its deletion fails. After a restart it still proves that the end was
-// announced.
-func (s *scope) reportCleanup(closes, now time.Time, refused bool) {
-	st, before := &s.scheduled.Status, &s.before.Status
-	if (s.action == lifecycle.RequestDeparture || s.action == lifecycle.Depart && refused) && before.NextCleanup != nil && !before.NextCleanup.After(now) && before.ObservedGeneration == s.scheduled.Generation {
-		return
-	}
-	st.NextCleanup = instant(closes)
-	same := before.NextCleanup.Equal(st.NextCleanup) && before.ObservedGeneration == s.scheduled.Generation
-	if !same || before.NextCleanupSince == nil {
-		st.NextCleanupSince = nil
-		if st.NextCleanup != nil {
-			st.NextCleanupSince = instant(now)
-		}
-	}
-}
-
-// reportGate sets the condition DepartureGated: why a departure is deferred.
-func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, paused bool) {
-	reason, message := "", ""
-	if w := s.waiting(now); w != nil {
-		reason, message = w.Reason, w.Message
-	}
-	if paused && s.heldByPause(d, actErr) {
-		reason, message = v1alpha1.ActuationPausedReason, pausedMessage+"; otherwise the machine would leave now"
-		if s.stalled != "" {
-			message = askedMessage
-		}
-	}
-	if reason == "" {
-		conditions.Delete(s.scheduled, v1alpha1.DepartureGatedCondition)
-		return
-	}
-	conditions.Set(s.scheduled, metav1.Condition{
-		Type: v1alpha1.DepartureGatedCondition, Status: metav1.ConditionTrue, Reason: reason,
-		Message: clip.Message(message), LastTransitionTime: metav1.NewTime(now),
-	})
 }

@@ -82,8 +82,8 @@ func dry(request *rest.Request, dryRun string) *rest.Request {
 	return request.Param("dryRun", dryRun)
 }
 
-// restoreManagers restores who wrote which field of the object. Otherwise a tool that uses server-side apply could not
-// remove its fields any more, and why would name this program.
+// restoreManagers restores the field managers of the object. Otherwise a tool that uses server-side apply could not remove
+// its fields any more, and kubectl 5spot why would name this program.
 func (u *undo) restoreManagers(ctx context.Context) error {
 	if len(u.managers) == 0 {
 		return nil
