@@ -25,8 +25,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
-// oneshotPatience is the timeout of the report of --oneshot.
-const oneshotPatience = 30 * time.Second
+// oneshotTimeout is the timeout of the report of --oneshot.
+const oneshotTimeout = 30 * time.Second
 
 // ErrNothing means that --oneshot or check found no match.
 var ErrNothing = errors.New("nothing to report")

@@ -202,7 +202,7 @@ func (l *loop) once(ctx context.Context, read func(context.Context) (reclaim.Con
 	default:
 		return fmt.Errorf("%w: no process matches", ErrNothing)
 	}
-	ctx, cancel := context.WithTimeout(ctx, oneshotPatience)
+	ctx, cancel := context.WithTimeout(ctx, oneshotTimeout)
 	defer cancel()
 	_, err = l.report(ctx, matches[0])
 	return err

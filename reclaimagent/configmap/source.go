@@ -66,14 +66,14 @@ func (s *Source) Run(ctx context.Context) {
 	backoff := retry.Backoff{First: firstRetry, Last: lastRetry}
 	for ctx.Err() == nil {
 		// A watch that lasted for lastRetry resets the backoff.
-		var lasted atomic.Bool
-		timer := time.AfterFunc(lastRetry, func() { lasted.Store(true) })
-		err := s.follow(ctx)
+		var stable atomic.Bool
+		timer := time.AfterFunc(lastRetry, func() { stable.Store(true) })
+		err := s.listAndWatch(ctx)
 		timer.Stop()
 		if ctx.Err() != nil {
 			return
 		}
-		if lasted.Load() {
+		if stable.Load() {
 			backoff.Reset()
 		}
 		pause := backoff.Next()
@@ -83,18 +83,18 @@ func (s *Source) Run(ctx context.Context) {
 		case code == http.StatusGone:
 			// The resource version is too old: list again.
 		case code != 0:
-			s.complain(err)
+			s.logFailure(err)
 			pause = retry.Jitter(pollEvery)
 		default:
-			s.complain(err)
+			s.logFailure(err)
 		}
 		_ = retry.Sleep(ctx, pause)
 	}
 }
 
-// follow lists, and then watches until the watch ends. If the server rejects the list, it reads the ConfigMap once and
-// returns the error.
-func (s *Source) follow(ctx context.Context) error {
+// listAndWatch lists, and then watches until the watch ends. If the server rejects the list, it reads the ConfigMap
+// once and returns the error.
+func (s *Source) listAndWatch(ctx context.Context) error {
 	version, err := s.list(ctx)
 	if err != nil {
 		if kubeapi.Code(err) == 0 {
@@ -104,7 +104,7 @@ func (s *Source) follow(ctx context.Context) error {
 		if getErr != nil {
 			return errors.Join(err, getErr)
 		}
-		s.see(found)
+		s.applyContent(found)
 		return err
 	}
 	s.recovered()
@@ -135,8 +135,8 @@ func (s *Source) get(ctx context.Context) (*configMap, error) {
 	return found, nil
 }
 
-// see applies the content of the ConfigMap, nil if it does not exist, unless it is unchanged.
-func (s *Source) see(found *configMap) {
+// applyContent applies the content of the ConfigMap, nil if it does not exist, unless it is unchanged.
+func (s *Source) applyContent(found *configMap) {
 	text := ""
 	if found != nil {
 		text = found.Data[reclaim.ConfigMapKey]
@@ -153,8 +153,8 @@ func (s *Source) see(found *configMap) {
 	s.apply(c)
 }
 
-// complain logs a failure, unless it is the same as the last one.
-func (s *Source) complain(err error) {
+// logFailure logs a failure, unless it is the same as the last one.
+func (s *Source) logFailure(err error) {
 	if err.Error() == s.failing {
 		return
 	}

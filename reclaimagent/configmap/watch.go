@@ -54,11 +54,11 @@ func (s *Source) list(ctx context.Context) (string, error) {
 	// A server may ignore the selector.
 	for i := range found.Items {
 		if found.Items[i].Metadata.Name == s.name {
-			s.see(&found.Items[i])
+			s.applyContent(&found.Items[i])
 			return found.Metadata.ResourceVersion, nil
 		}
 	}
-	s.see(nil)
+	s.applyContent(nil)
 	return found.Metadata.ResourceVersion, nil
 }
 
@@ -108,9 +108,9 @@ func (s *Source) handle(e event) error {
 	}
 	switch e.Type {
 	case "ADDED", "MODIFIED":
-		s.see(found)
+		s.applyContent(found)
 	case "DELETED":
-		s.see(nil)
+		s.applyContent(nil)
 	}
 	return nil
 }

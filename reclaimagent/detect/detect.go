@@ -34,25 +34,25 @@ const (
 	// retryEvery is the interval at which Auto retries netlink while it polls.
 	retryEvery = 5 * time.Minute
 
-	// passEvery is the interval between scans of all processes with netlink. Scans find changes without events, such as
-	// rewritten arguments. passCost bounds their CPU use, as a divisor of one core.
-	passEvery = time.Minute
-	passCost  = 1000
-	// blindEvery is the interval between scans while processes are hidden.
-	blindEvery = time.Second
+	// scanInterval is the interval between scans of all processes with netlink. Scans find changes without events, such
+	// as rewritten arguments. scanCost bounds their CPU use, as a divisor of one core.
+	scanInterval = time.Minute
+	scanCost     = 1000
+	// blindScanInterval is the interval between scans while processes are hidden.
+	blindScanInterval = time.Second
 
-	// againEvery is the interval, with netlink, between checks whether blocked arguments can be read.
-	againEvery = 250 * time.Millisecond
+	// recoveryCheckInterval is the interval, with netlink, between checks whether blocked arguments can be read.
+	recoveryCheckInterval = 250 * time.Millisecond
 
-	// shortLived is the minimum duration of a subscription. After a shorter one, the detector does not subscribe again
-	// at once, unless it ended with ErrSilent.
-	shortLived = time.Second
+	// minSubscription is the minimum duration of a subscription. After a shorter one, the detector does not subscribe
+	// again at once, unless it ended with ErrSilent.
+	minSubscription = time.Second
 )
 
 // Match is a process that matched and counts.
 type Match struct {
 	PID int
-	// Start is the start time, as in [process.Standing]; zero if unknown.
+	// Start is the start time, as in [process.Info]; zero if unknown.
 	Start uint64
 	match.Hit
 	// Detector is the detector that found the process.
@@ -87,11 +87,11 @@ type Detector struct {
 	o Options
 	// warned means that the failure of netlink was logged.
 	warned bool
-	// silenced means that a heartbeat was missed once. The socket filter may be the cause, see [procevents.Options], so
-	// all later subscriptions have none.
-	silenced atomic.Bool
-	// aside holds the processes whose arguments block readers, across runs.
-	aside process.HungProcesses
+	// missedHeartbeat means that a heartbeat was missed once. The socket filter may be the cause, see
+	// [procevents.Options], so all later subscriptions have none.
+	missedHeartbeat atomic.Bool
+	// hungProcesses holds the processes whose arguments block readers, across runs.
+	hungProcesses process.HungProcesses
 }
 
 // New returns a Detector.
@@ -147,13 +147,13 @@ func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
 func (d *Detector) open() (*process.Table, error) {
 	table, err := d.o.Open()
 	if err == nil {
-		table.Share(&d.aside)
+		table.Share(&d.hungProcesses)
 	}
 	return table, err
 }
 
 // listenOrPoll uses netlink as long as possible. It subscribes again at once after a missed heartbeat (ErrSilent).
-// After another error it does so only if the subscription lasted shortLived. It polls while no subscription works.
+// After another error it does so only if the subscription lasted minSubscription. It polls while no subscription works.
 func (d *Detector) listenOrPoll(ctx context.Context, j *evaluator, interval time.Duration) error {
 	conn, err := d.dial()
 	for ctx.Err() == nil {
@@ -167,7 +167,7 @@ func (d *Detector) listenOrPoll(ctx context.Context, j *evaluator, interval time
 		if ctx.Err() != nil {
 			break
 		}
-		if !errors.Is(lost, procevents.ErrSilent) && d.o.Now().Sub(begun) < shortLived {
+		if !errors.Is(lost, procevents.ErrSilent) && d.o.Now().Sub(begun) < minSubscription {
 			err = lost // A new subscription at once could loop without a delay.
 			continue
 		}
@@ -203,28 +203,28 @@ func (d *Detector) listen(ctx context.Context, j *evaluator, conn Events) error 
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	j.begin(Netlink)
-	l := &listening{d: d, j: j, conn: conn}
+	l := &eventLoop{d: d, j: j, conn: conn}
 	return j.guarded(func() error { return l.run(ctx) })
 }
 
-// listening is the state of listen. It survives an abandoned goroutine.
-type listening struct {
+// eventLoop is the state of listen. It survives an abandoned goroutine.
+type eventLoop struct {
 	d    *Detector
 	j    *evaluator
 	conn Events
-	// pass is the time of the next scan. soonest is the earliest time that respects passCost.
-	pass, soonest time.Time
+	// nextScan is the time of the next scan. earliestScan is the earliest time that respects scanCost.
+	nextScan, earliestScan time.Time
 	// events are received and not handled yet. lost is the error that came with them.
 	events []procevents.Event
 	lost   error
 }
 
-func (l *listening) run(ctx context.Context) error {
+func (l *eventLoop) run(ctx context.Context) error {
 	for {
 		if err := l.handleEvents(); err != nil || ctx.Err() != nil {
 			return err
 		}
-		until, err := l.look()
+		until, err := l.scanIfDue()
 		if err != nil {
 			return err
 		}
@@ -234,25 +234,25 @@ func (l *listening) run(ctx context.Context) error {
 
 // handleEvents handles the received events one by one. The successor of an abandoned goroutine continues with the next
 // event.
-func (l *listening) handleEvents() error {
+func (l *eventLoop) handleEvents() error {
 	for len(l.events) > 0 {
 		e := &l.events[0]
 		l.events = l.events[1:]
-		l.j.hear(e)
+		l.j.handleEvent(e)
 	}
 	if l.j.hidden {
 		l.j.hidden = false
-		l.pass = l.soonest
+		l.nextScan = l.earliestScan
 	}
 	lost := l.lost
 	l.lost = nil
 	switch {
 	case errors.Is(lost, procevents.ErrOverrun):
 		l.d.o.Metrics.Overruns.Add(1)
-		l.pass = time.Time{}
+		l.nextScan = time.Time{}
 	case errors.Is(lost, procevents.ErrSilent):
 		l.d.o.Metrics.Silences.Add(1)
-		l.d.silenced.Store(true)
+		l.d.missedHeartbeat.Store(true)
 		return lost
 	case lost != nil:
 		return lost
@@ -260,24 +260,24 @@ func (l *listening) handleEvents() error {
 	return nil
 }
 
-// look scans all processes when pass is due, and checks blocked processes. It returns when to do so again.
-func (l *listening) look() (until time.Time, err error) {
+// scanIfDue scans all processes when nextScan is due, and checks blocked processes. It returns when to do so again.
+func (l *eventLoop) scanIfDue() (until time.Time, err error) {
 	now := l.d.o.Now
-	if !now().Before(l.pass) {
+	if !now().Before(l.nextScan) {
 		used := l.d.o.CPUTime()
 		if err := l.d.rescan(l.j); err != nil {
 			return time.Time{}, err
 		}
-		ended, cost := now(), passCost*(l.d.o.CPUTime()-used)
-		l.pass, l.soonest = ended.Add(max(passEvery, cost)), ended.Add(max(blindEvery, cost))
+		ended, cost := now(), scanCost*(l.d.o.CPUTime()-used)
+		l.nextScan, l.earliestScan = ended.Add(max(scanInterval, cost)), ended.Add(max(blindScanInterval, cost))
 		if l.j.visible != nil {
-			l.pass = l.soonest
+			l.nextScan = l.earliestScan
 		}
 	}
-	until = l.pass
+	until = l.nextScan
 	if l.j.hanging {
-		l.j.again()
-		if again := now().Add(againEvery); again.Before(until) {
+		l.j.visitRecovered()
+		if again := now().Add(recoveryCheckInterval); again.Before(until) {
 			until = again
 		}
 	}
@@ -285,11 +285,11 @@ func (l *listening) look() (until time.Time, err error) {
 }
 
 // dial subscribes.
-func (d *Detector) dial() (Events, error) { return d.o.Dial(d.silenced.Load()) }
+func (d *Detector) dial() (Events, error) { return d.o.Dial(d.missedHeartbeat.Load()) }
 
 func (d *Detector) rescan(j *evaluator) error {
 	d.o.Metrics.Rescans.Add(1)
-	return j.pass((*process.Table).Walk)
+	return j.scanAll((*process.Table).Walk)
 }
 
 // redial tries to subscribe every retryEvery until ctx is done. It sends the first subscription to found.

@@ -32,9 +32,9 @@ type evaluator struct {
 	emit     func(Match)
 	log      *slog.Logger
 	detector Mode
-	// complained means that an unreadable process was logged in this run. hanging means that the arguments of some
-	// process block readers.
-	complained, hanging bool
+	// unreadableLogged means that an unreadable process was logged in this run. hanging means that the arguments of
+	// some process block readers.
+	unreadableLogged, hanging bool
 	// hidden means that a started program's process exists and cannot be read. denied counts arguments that could not
 	// be read because of permissions.
 	hidden bool
@@ -48,13 +48,13 @@ type evaluator struct {
 	// seen holds the emitted processes, each with the round of the last scan that found it.
 	seen  map[identity]uint64
 	round uint64
-	// visit is j.look, stored because a method value allocates.
+	// visit is j.evaluate, stored because a method value allocates.
 	visit process.Visit
 }
 
 func (d *Detector) newEvaluator(t *process.Table, m *match.Matcher, emit func(Match)) *evaluator {
 	j := &evaluator{table: t, matcher: m, metrics: d.o.Metrics, log: d.o.Log, emit: emit, seen: map[identity]uint64{}}
-	j.visit = j.look
+	j.visit = j.evaluate
 	return j
 }
 
@@ -93,19 +93,19 @@ func (j *evaluator) updateHung() {
 }
 
 // pass scans all processes, and removes the ones that it did not find from seen.
-func (j *evaluator) pass(walk func(*process.Table, process.Visit) (process.Census, error)) error {
+func (j *evaluator) scanAll(walk func(*process.Table, process.Visit) (process.WalkResult, error)) error {
 	j.round++
 	j.denied = 0
-	j.table.HungProcesses().Back() // The scan visits these processes.
+	j.table.HungProcesses().Recovered() // The scan visits these processes.
 	j.updateHung()
 	visible := j.table.CheckVisibility()
-	census, err := walk(j.table, j.visit)
-	j.metrics.Vanished.Add(uint64(census.Gone)) //nolint:gosec // a count
+	result, err := walk(j.table, j.visit)
+	j.metrics.Vanished.Add(uint64(result.Gone)) //nolint:gosec // a count
 	if err != nil {
 		return err
 	}
-	if denied := census.Denied + j.denied; visible == nil && denied > 0 {
-		visible = fmt.Errorf("%w: permission to read is denied for %d of %d processes", process.ErrHidden, denied, census.Processes+census.Denied)
+	if denied := result.Denied + j.denied; visible == nil && denied > 0 {
+		visible = fmt.Errorf("%w: permission to read is denied for %d of %d processes", process.ErrHidden, denied, result.Processes+result.Denied)
 	}
 	j.setVisibility(visible)
 	for id, round := range j.seen {
@@ -139,13 +139,13 @@ func (j *evaluator) setVisibility(visible error) {
 	}
 }
 
-// hear handles an event of the kernel. Processes that live only briefly have often ended by then.
-func (j *evaluator) hear(e *procevents.Event) {
+// handleEvent handles an event of the kernel. Processes that live only briefly have often ended by then.
+func (j *evaluator) handleEvent(e *procevents.Event) {
 	j.event = e
 	switch e.Kind {
 	case procevents.Exec:
 		j.metrics.Execs.Add(1)
-		j.lookAtStarted(e.TGID)
+		j.visitStarted(e.TGID)
 	case procevents.Comm:
 		j.metrics.Renames.Add(1)
 		j.renamed(e)
@@ -154,12 +154,12 @@ func (j *evaluator) hear(e *procevents.Event) {
 	j.event = nil
 }
 
-// lookAtStarted visits a process that has started a program. Often, it has ended by then. A process that exists without
+// visitStarted visits a process that has started a program. Often, it has ended by then. A process that exists without
 // readable files is hidden.
-func (j *evaluator) lookAtStarted(pid int) {
-	err := j.table.LookAtStarted(pid, j.visit)
+func (j *evaluator) visitStarted(pid int) {
+	err := j.table.VisitStarted(pid, j.visit)
 	if errors.Is(err, fs.ErrNotExist) && j.table.Alive(pid) {
-		if err = j.table.LookAtStarted(pid, j.visit); err != nil { // Another process may have the PID now.
+		if err = j.table.VisitStarted(pid, j.visit); err != nil { // Another process may have the PID now.
 			err = fs.ErrPermission
 		}
 	}
@@ -173,10 +173,10 @@ func (j *evaluator) lookAtStarted(pid int) {
 	}
 }
 
-// again visits the processes whose arguments can be read again.
-func (j *evaluator) again() {
-	for _, pid := range j.table.HungProcesses().Back() {
-		if err := j.table.Look(pid, j.visit); err != nil {
+// visitRecovered visits the processes whose arguments can be read again.
+func (j *evaluator) visitRecovered() {
+	for _, pid := range j.table.HungProcesses().Recovered() {
+		if err := j.table.VisitPID(pid, j.visit); err != nil {
 			j.metrics.Vanished.Add(1)
 		}
 	}
@@ -192,7 +192,7 @@ func (j *evaluator) renamed(e *procevents.Event) {
 }
 
 // look evaluates one process: first its name, then its arguments.
-func (j *evaluator) look(p *process.Process) (clean bool) {
+func (j *evaluator) evaluate(p *process.Process) (clean bool) {
 	j.metrics.Decisions.Add(1)
 	hit, ok := j.matcher.Comm(p.Comm())
 	if !ok {
@@ -215,22 +215,22 @@ func (j *evaluator) look(p *process.Process) (clean bool) {
 	return false
 }
 
-// confirm emits a match once. It skips a process of a pod or a container, one that has ended, and one whose standing
+// confirm emits a match once. It skips a process of a pod or a container, one that has ended, and one whose Info
 // cannot be read.
 func (j *evaluator) confirm(pid int, hit match.Hit) {
-	standing, err := j.table.Standing(pid)
+	info, err := j.table.Info(pid)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		j.metrics.Vanished.Add(1)
 		return
 	case err != nil:
-		j.complain(pid, err)
+		j.logUnreadable(pid, err)
 		return
-	case standing.Contained:
+	case info.Contained:
 		j.metrics.Excluded.Add(1)
 		return
 	}
-	id := identity{pid: pid, start: standing.Start}
+	id := identity{pid: pid, start: info.Start}
 	_, announced := j.seen[id]
 	if !announced && hit.Source == match.Argv {
 		var ok bool
@@ -245,7 +245,7 @@ func (j *evaluator) confirm(pid int, hit match.Hit) {
 	if announced {
 		return
 	}
-	m := Match{PID: pid, Start: standing.Start, Hit: hit, Detector: j.detector}
+	m := Match{PID: pid, Start: info.Start, Hit: hit, Detector: j.detector}
 	if j.event != nil {
 		m.Latency = j.event.Age()
 		j.metrics.MatchLatency.Store(int64(m.Latency))
@@ -258,7 +258,7 @@ func (j *evaluator) confirm(pid int, hit match.Hit) {
 // choose such paths, for example in volume names.
 func (j *evaluator) matchIgnoringKubeletPaths(pid int, hit match.Hit) (match.Hit, bool) {
 	var a arguments
-	err := j.table.Look(pid, func(p *process.Process) bool {
+	err := j.table.VisitPID(pid, func(p *process.Process) bool {
 		a.err = p.Argv(&a)
 		return false
 	})
@@ -284,10 +284,11 @@ func (a *arguments) Feed(piece []byte) {
 	}
 }
 
-// complain logs a match whose standing cannot be read. It logs only once, because the next poll finds the same process.
-func (j *evaluator) complain(pid int, err error) {
-	if !j.complained {
-		j.complained = true
+// logUnreadable logs a match of a process whose Info cannot be read. It logs only once, because the next poll finds the
+// same process.
+func (j *evaluator) logUnreadable(pid int, err error) {
+	if !j.unreadableLogged {
+		j.unreadableLogged = true
 		j.log.Error("Ignoring a matching process: cannot read whether it runs in a container", "pid", pid, "err", err)
 	}
 }

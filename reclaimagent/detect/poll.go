@@ -33,7 +33,7 @@ func (d *Detector) poll(ctx context.Context, j *evaluator, interval time.Duratio
 	var used time.Duration
 	walk := func() error {
 		begun, used = d.o.Now(), d.o.CPUTime()
-		return j.pass((*process.Table).Rewalk)
+		return j.scanAll((*process.Table).Rewalk)
 	}
 	for {
 		select {

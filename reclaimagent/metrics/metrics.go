@@ -170,8 +170,8 @@ func (s *Set) unready() string {
 
 // Serve serves on l until ctx is done.
 func (s *Set) Serve(ctx context.Context, l net.Listener) error {
-	const patience = 5 * time.Second // for clients that never finish
-	server := &http.Server{Handler: s.Handler(), ReadTimeout: patience, WriteTimeout: patience}
+	const clientTimeout = 5 * time.Second // for clients that never finish
+	server := &http.Server{Handler: s.Handler(), ReadTimeout: clientTimeout, WriteTimeout: clientTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {

@@ -23,17 +23,17 @@ type HungProcesses struct {
 	// n is the number of processes, for a check without the lock.
 	n atomic.Int32
 
-	mu   sync.Mutex
-	hung []hung
-	back []int
+	mu        sync.Mutex
+	hung      []hung
+	recovered []int
 }
 
 // hung is a process and the watchdog of the blocked read. start distinguishes it from a later process with the same
 // PID; zero is unknown.
 type hung struct {
-	pid   int32
-	start uint64
-	turn  *readWatchdog
+	pid      int32
+	start    uint64
+	watchdog *readWatchdog
 }
 
 // Len returns the number of processes.
@@ -50,19 +50,20 @@ func (a *HungProcesses) PIDs() []int {
 	return pids
 }
 
-// Back returns, once, the processes whose arguments could be read in the end. They were not visited in the meantime.
-func (a *HungProcesses) Back() []int {
+// Recovered returns, once, the processes whose arguments could be read in the end. They were not visited in the
+// meantime.
+func (a *HungProcesses) Recovered() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	back := a.back
-	a.back = nil
-	return back
+	recovered := a.recovered
+	a.recovered = nil
+	return recovered
 }
 
 func (a *HungProcesses) put(pid int32, t *readWatchdog) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hung = append(a.hung, hung{pid: pid, turn: t})
+	a.hung = append(a.hung, hung{pid: pid, watchdog: t})
 	a.n.Add(1)
 }
 
@@ -71,22 +72,22 @@ func (a *HungProcesses) identify(t *readWatchdog, start uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.hung {
-		if a.hung[i].turn == t {
+		if a.hung[i].watchdog == t {
 			a.hung[i].start = start
 		}
 	}
 }
 
 // remove removes the process of this watchdog's blocked read, if it is there.
-func (a *HungProcesses) remove(t *readWatchdog, back bool) {
+func (a *HungProcesses) remove(t *readWatchdog, recovered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i := slices.IndexFunc(a.hung, func(h hung) bool { return h.turn == t })
+	i := slices.IndexFunc(a.hung, func(h hung) bool { return h.watchdog == t })
 	if i < 0 {
 		return
 	}
-	if back {
-		a.back = append(a.back, int(a.hung[i].pid))
+	if recovered {
+		a.recovered = append(a.recovered, int(a.hung[i].pid))
 	}
 	a.hung = slices.Delete(a.hung, i, i+1)
 	a.n.Add(-1)

@@ -50,7 +50,7 @@ type handle struct {
 }
 
 // Table is the processes below one root. It is not safe for concurrent use. It reuses its buffers, so the data of a
-// visit is valid only during the visit, and only until a call of [Table.Standing].
+// visit is valid only during the visit, and only until a call of [Table.Info].
 //
 // A read of arguments may block forever. A caller that must not block uses the table in a separate goroutine. After
 // [Table.Hung] is closed, it continues in another goroutine with the result of [Table.TakeOver].
@@ -68,10 +68,10 @@ type Table struct {
 	// visited is the process of the current visit; it is stored here so that a visit does not allocate.
 	visited Process
 
-	keeper keeper
+	files openFiles
 
-	aside *HungProcesses
-	turn  *readWatchdog
+	hungProcesses *HungProcesses
+	watchdog      *readWatchdog
 }
 
 // FromFS returns the processes below fsys, which must have the layout of /proc. self is the calling process, which is
@@ -90,29 +90,29 @@ func newTable(r root, self int32) *Table {
 }
 
 // Share makes the table use a shared HungProcesses. Call it before any other method.
-func (t *Table) Share(a *HungProcesses) { t.aside, t.turn = a, newReadWatchdog(a) }
+func (t *Table) Share(a *HungProcesses) { t.hungProcesses, t.watchdog = a, newReadWatchdog(a) }
 
 // HungProcesses returns the processes whose arguments block readers.
-func (t *Table) HungProcesses() *HungProcesses { return t.aside }
+func (t *Table) HungProcesses() *HungProcesses { return t.hungProcesses }
 
 // Hung returns a channel that is closed when the goroutine that uses the table is blocked. The process is among the
 // HungProcesses by then. When the blocked read returns, that goroutine exits without using the table.
-func (t *Table) Hung() <-chan struct{} { return t.turn.hung }
+func (t *Table) Hung() <-chan struct{} { return t.watchdog.hung }
 
 // TakeOver returns the table for the goroutine that takes over after [Table.Hung]. It shares everything with the old
 // table except the read buffer.
 func (t *Table) TakeOver() *Table {
 	next := *t
-	next.head, next.turn = make([]byte, headSize), newReadWatchdog(t.aside)
-	if st, err := next.readStat(t.turn.pid.Load()); err == nil {
-		t.aside.identify(t.turn, st.start)
+	next.head, next.watchdog = make([]byte, headSize), newReadWatchdog(t.hungProcesses)
+	if st, err := next.readStat(t.watchdog.pid.Load()); err == nil {
+		t.hungProcesses.identify(t.watchdog, st.start)
 	}
 	return &next
 }
 
 // Close closes all open files.
 func (t *Table) Close() error {
-	t.keeper.drop(t.root)
+	t.files.closeAll(t.root)
 	return t.root.close()
 }
 
@@ -210,9 +210,9 @@ func (t *Table) feedThread(p *Process, to Feeder) error {
 // readArguments reads a part of a command line. It does not return if its goroutine was abandoned in the meantime,
 // because the buffer belongs to the successor.
 func (t *Table) readArguments(pid int32, h handle, off int64) (int, error) {
-	reading := t.turn.begin(pid)
+	reading := t.watchdog.begin(pid)
 	n, err := t.root.read(h, t.head, off)
-	if !t.turn.end(reading) {
+	if !t.watchdog.end(reading) {
 		runtime.Goexit()
 	}
 	return n, err
@@ -221,10 +221,10 @@ func (t *Table) readArguments(pid int32, h handle, off int64) (int, error) {
 // readable reports whether to read the arguments of a process. While any process is hung, arguments of pods'
 // processes are not read: they never count, and the number of blocked readers is limited.
 func (t *Table) readable(pid int32) bool {
-	if t.aside.Len() == 0 {
+	if t.hungProcesses.Len() == 0 {
 		return true
 	}
-	admitted := t.aside.admits(pid, func() uint64 {
+	admitted := t.hungProcesses.admits(pid, func() uint64 {
 		st, _ := t.readStat(pid) // zero equals no start time
 		return st.start
 	})
@@ -239,18 +239,18 @@ func (t *Table) readable(pid int32) bool {
 // arguments change.
 type Visit func(p *Process) (clean bool)
 
-// Look visits the process pid. The error is [fs.ErrNotExist] if it has ended, which is common after an event of the
+// VisitPID visits the process pid. The error is [fs.ErrNotExist] if it has ended, which is common after an event of the
 // kernel. Look does not visit the calling process.
-func (t *Table) Look(pid int, visit Visit) error {
-	return t.look(int32(pid), false, visit) //nolint:gosec // a pid fits
+func (t *Table) VisitPID(pid int, visit Visit) error {
+	return t.visitPID(int32(pid), false, visit) //nolint:gosec // a pid fits
 }
 
-// LookAtStarted is Look for a process that has just started a program. It saves one read if the process has ended.
-func (t *Table) LookAtStarted(pid int, visit Visit) error {
-	return t.look(int32(pid), true, visit) //nolint:gosec // a pid fits
+// VisitStarted is Look for a process that has just started a program. It saves one read if the process has ended.
+func (t *Table) VisitStarted(pid int, visit Visit) error {
+	return t.visitPID(int32(pid), true, visit) //nolint:gosec // a pid fits
 }
 
-func (t *Table) look(pid int32, started bool, visit Visit) error {
+func (t *Table) visitPID(pid int32, started bool, visit Visit) error {
 	if pid == t.self {
 		return nil
 	}
@@ -268,8 +268,8 @@ func (t *Table) Alive(pid int) bool {
 	return t.alive != nil && t.alive(int32(pid)) //nolint:gosec // a pid fits
 }
 
-// Standing is the data that decides whether a matching process counts.
-type Standing struct {
+// Info is the data that decides whether a matching process counts.
+type Info struct {
 	// Start is the start time of the process in clock ticks since boot. Together with the PID it identifies the
 	// process; exec does not change it. Zero means unknown.
 	Start uint64
@@ -278,36 +278,36 @@ type Standing struct {
 	Contained bool
 }
 
-// Standing returns the standing of the process pid. The error is [fs.ErrNotExist] if the process has ended, also if it
+// Info returns the Info of the process pid. The error is [fs.ErrNotExist] if the process has ended, also if it
 // is a zombie.
 //
 // The order of the reads matters. With cgroup version 1, a dying process leaves its cgroup, and its parent may end. So
 // only a later proof that the process lives confirms the earlier reads.
-func (t *Table) Standing(pid int) (Standing, error) {
+func (t *Table) Info(pid int) (Info, error) {
 	id := int32(pid) //nolint:gosec // a pid fits
 	cgroup, err := t.readHead(id, cgroupFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Standing{}, err
+		return Info{}, err
 	}
-	s := Standing{Contained: contained(cgroup, t.initCgroup)}
+	s := Info{Contained: contained(cgroup, t.initCgroup)}
 	if !s.Contained {
 		s.Contained, err = t.isRuntimeHelper(id)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return Standing{}, err
+			return Info{}, err
 		}
 	}
 	st, err := t.readStat(id)
 	switch {
 	case errors.Is(err, errMalformed):
-		return Standing{}, err
+		return Info{}, err
 	case err != nil:
 		// In a proc root without stat files, such as a recorded one, the name proves that the process lives.
 		if _, err := t.readComm(id); err != nil {
-			return Standing{}, err
+			return Info{}, err
 		}
 		return s, nil
 	case st.dead():
-		return Standing{}, gone(id, fs.ErrNotExist)
+		return Info{}, gone(id, fs.ErrNotExist)
 	}
 	s.Start = st.start
 	return s, nil

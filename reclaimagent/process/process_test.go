@@ -68,7 +68,7 @@ func TestWalk(t *testing.T) {
 		{PID: 100, Comm: "java", Argv: long},
 		{PID: 101, Comm: "odd\nname", Argv: "a\x00b"},
 	}
-	for name, walk := range map[string]func(*process.Table, process.Visit) (process.Census, error){
+	for name, walk := range map[string]func(*process.Table, process.Visit) (process.WalkResult, error){
 		"Walk": (*process.Table).Walk, "Rewalk": (*process.Table).Rewalk,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestWalk(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("All but ourselves, in order, whatever they are called. Error %v: -want, +got:\n%s", err, diff)
 			}
-			if diff := cmp.Diff(process.Census{Processes: 4, Gone: 1}, census); diff != "" {
+			if diff := cmp.Diff(process.WalkResult{Processes: 4, Gone: 1}, census); diff != "" {
 				t.Errorf("A process that is gone is counted.\n-want, +got:\n%s", diff)
 			}
 			if err := table.Close(); err != nil {
@@ -137,7 +137,7 @@ func TestArgumentsOfAThread(t *testing.T) {
 		"9/comm": file("ends\n"), "9/cmdline": file(""), "9/stat": file("9 (ends) Z" + others), "9/task/9/cmdline": file(""),
 	}
 	want := []seen{{5, "x", long}, {7, "zombie", ""}, {8, "kthread", ""}, {9, "ends", ""}}
-	for name, walk := range map[string]func(*process.Table, process.Visit) (process.Census, error){
+	for name, walk := range map[string]func(*process.Table, process.Visit) (process.WalkResult, error){
 		"Walk": (*process.Table).Walk, "Rewalk": (*process.Table).Rewalk,
 	} {
 		table := process.Patient(process.FromFS(proc, 0))
@@ -217,7 +217,7 @@ func TestLookAtTheDead(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := process.Patient(process.FromFS(tc.proc, 0)).Look(5, func(*process.Process) bool { t.Error("visited"); return true })
+			err := process.Patient(process.FromFS(tc.proc, 0)).VisitPID(5, func(*process.Process) bool { t.Error("visited"); return true })
 			if !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s\nLook(5) = %v, want fs.ErrNotExist", tc.reason, err)
 			}
@@ -229,18 +229,18 @@ func TestStanding(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		proc   fstest.MapFS
-		want   process.Standing
+		want   process.Info
 		gone   bool
 	}{
 		"Owner": {
 			reason: "A login session is the owner's.",
 			proc:   fstest.MapFS{"5/stat": file("5 (java) S" + statTail), "5/cgroup": file("0::/user.slice/user-1000.slice/session-3.scope\n")},
-			want:   process.Standing{Start: 777},
+			want:   process.Info{Start: 777},
 		},
 		"Pod": {
 			reason: "A workload must not eject its own node.",
 			proc:   fstest.MapFS{"5/stat": file("5 (java) S" + statTail), "5/cgroup": file("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-ab.scope\n")},
-			want:   process.Standing{Start: 777, Contained: true},
+			want:   process.Info{Start: 777, Contained: true},
 		},
 		"Zombie": {
 			reason: "It has ended and only waits for its parent.",
@@ -250,12 +250,12 @@ func TestStanding(t *testing.T) {
 		"LeaderEnded": {
 			reason: "The process lives while a thread does.",
 			proc:   fstest.MapFS{"5/stat": file("5 (java) Z 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 9 0 777 0 0\n")},
-			want:   process.Standing{Start: 777},
+			want:   process.Info{Start: 777},
 		},
 		"HostileName": {
 			reason: "A name may hold anything, also what looks like the end of a name.",
 			proc:   fstest.MapFS{"5/stat": file("5 (a) Z 1 (b) S" + statTail)},
-			want:   process.Standing{Start: 777},
+			want:   process.Info{Start: 777},
 		},
 		"NoCgroupNoStat": {
 			reason: "A recorded tree with names alone still says who lives.",
@@ -265,7 +265,7 @@ func TestStanding(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := process.FromFS(tc.proc, 0).Standing(5)
+			got, err := process.FromFS(tc.proc, 0).Info(5)
 			if tc.gone != errors.Is(err, fs.ErrNotExist) || (err != nil && !tc.gone) {
 				t.Fatalf("%s\nStanding(5): error %v, want gone %v", tc.reason, err, tc.gone)
 			}
@@ -368,7 +368,7 @@ func TestStandingByAncestors(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := process.FromFS(tree(tc.tree), 0).Standing(5)
+			got, err := process.FromFS(tree(tc.tree), 0).Info(5)
 			if err != nil || got.Contained != tc.want {
 				t.Errorf("%s\nStanding(5) = %+v, %v, want contained %v", tc.reason, got, err, tc.want)
 			}
@@ -399,7 +399,7 @@ func TestStandingByAncestorsThatEnd(t *testing.T) {
 		m := tree(map[int]parented{
 			1: {0, "systemd", "0 0 0 0"}, 5: {10, "java", "0 0 0 0"}, 10 + ends: {1, "kubelet", "0 0 0 0"},
 		})
-		got, err := process.FromFS(&orphaning{m, ends}, 0).Standing(5)
+		got, err := process.FromFS(&orphaning{m, ends}, 0).Info(5)
 		if err != nil || got.Contained != want {
 			t.Errorf("%d ancestors end: Standing(5) = %+v, %v, want contained %v", ends, got, err, want)
 		}
@@ -408,7 +408,7 @@ func TestStandingByAncestorsThatEnd(t *testing.T) {
 
 func TestMalformedStatIsAnError(t *testing.T) {
 	proc := fstest.MapFS{"5/comm": file("java\n"), "5/stat": file("5 (java) S 1")}
-	if _, err := process.FromFS(proc, 0).Standing(5); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if _, err := process.FromFS(proc, 0).Info(5); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Standing(5) = %v, want an error that is not fs.ErrNotExist", err)
 	}
 }

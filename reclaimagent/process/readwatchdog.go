@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// patience is the time limit for a read of arguments. A read takes microseconds unless the process has been swapped
+// readTimeout is the time limit for a read of arguments. A read takes microseconds unless the process has been swapped
 // out. A blocked reader is abandoned after one to two of these.
-const patience = 100 * time.Millisecond
+const readTimeout = 100 * time.Millisecond
 
 // abandoned is the state of a watchdog whose goroutine was abandoned.
 const abandoned = math.MaxUint64
@@ -20,7 +20,7 @@ const abandoned = math.MaxUint64
 // blocked read; another goroutine then takes over. The timer runs only while reads happen, so that it never wakes an
 // idle machine.
 type readWatchdog struct {
-	aside *HungProcesses
+	hungProcesses *HungProcesses
 	// state counts starts and ends of reads: it is odd during a read.
 	state atomic.Uint64
 	pid   atomic.Int32
@@ -34,9 +34,9 @@ type readWatchdog struct {
 }
 
 func newReadWatchdog(a *HungProcesses) *readWatchdog {
-	t := &readWatchdog{aside: a, hung: make(chan struct{})}
+	t := &readWatchdog{hungProcesses: a, hung: make(chan struct{})}
 	t.watched.Store(true)
-	t.timer = time.AfterFunc(patience, t.watch)
+	t.timer = time.AfterFunc(readTimeout, t.watch)
 	return t
 }
 
@@ -45,7 +45,7 @@ func (t *readWatchdog) begin(pid int32) (reading uint64) {
 	t.pid.Store(pid)
 	reading = t.state.Add(1)
 	if !t.watched.Load() && t.watched.CompareAndSwap(false, true) {
-		t.timer.Reset(patience)
+		t.timer.Reset(readTimeout)
 	}
 	return reading
 }
@@ -56,7 +56,7 @@ func (t *readWatchdog) end(reading uint64) bool {
 	if t.state.CompareAndSwap(reading, reading+1) {
 		return true
 	}
-	t.aside.remove(t, true)
+	t.hungProcesses.remove(t, true)
 	return false
 }
 
@@ -67,12 +67,12 @@ func (t *readWatchdog) watch() {
 	case state != t.last:
 	case state%2 == 1:
 		// Add it first: an abandoned goroutine removes it when its read ends.
-		t.aside.put(t.pid.Load(), t)
+		t.hungProcesses.put(t.pid.Load(), t)
 		if t.state.CompareAndSwap(state, abandoned) {
 			close(t.hung)
 			return
 		}
-		t.aside.remove(t, false)
+		t.hungProcesses.remove(t, false)
 	default:
 		t.watched.Store(false)
 		if t.state.Load() == state || !t.watched.CompareAndSwap(false, true) {
@@ -80,5 +80,5 @@ func (t *readWatchdog) watch() {
 		}
 	}
 	t.last = state
-	t.timer.Reset(patience)
+	t.timer.Reset(readTimeout)
 }

@@ -100,7 +100,7 @@ func TestIntegrationSelfAndExec(t *testing.T) {
 			t.Fatal("the child that became sleep is not visited again")
 		}
 	}
-	s, err := table.Standing(cmd.Process.Pid)
+	s, err := table.Info(cmd.Process.Pid)
 	if err != nil || s.Start == 0 {
 		t.Errorf("Standing of the child = %+v, error %v", s, err)
 	}
@@ -114,8 +114,8 @@ func TestIntegrationWalksDoNotAllocatePerProcess(t *testing.T) {
 	defer table.Close()
 	table = Patient(table)
 	visit := func(p *Process) bool { _ = p.Argv(nowhere{}); return true }
-	for name, walk := range map[string]func(Visit) (Census, error){"Walk": table.Walk, "Rewalk": table.Rewalk} {
-		var census Census
+	for name, walk := range map[string]func(Visit) (WalkResult, error){"Walk": table.Walk, "Rewalk": table.Rewalk} {
+		var census WalkResult
 		got := testing.AllocsPerRun(20, func() { census, _ = walk(visit) })
 		if got > 4 {
 			t.Errorf("%s of %d processes allocates %v times", name, census.Processes, got)

@@ -11,12 +11,12 @@ import (
 // Bounds for the open files of a table. An open comm file costs the kernel a page, which counts towards the agent's
 // memory limit, so its bound is lower.
 const (
-	maxKeptCmdline = 8192
-	maxKeptComm    = 2048
+	maxOpenCmdline = 8192
+	maxOpenComm    = 2048
 )
 
-// Census counts the processes of a walk by result.
-type Census struct {
+// WalkResult counts the processes of a walk by result.
+type WalkResult struct {
 	// Processes were visited, or are known to be clean.
 	Processes int
 	// Gone ended between the listing and the read.
@@ -27,32 +27,32 @@ type Census struct {
 
 // Walk visits all processes except the calling one, in ascending order of PID. It returns an error only if the list of
 // processes cannot be read.
-func (t *Table) Walk(visit Visit) (Census, error) {
-	return t.each(func(pid int32) error { return t.look(pid, false, visit) })
+func (t *Table) Walk(visit Visit) (WalkResult, error) {
+	return t.each(func(pid int32) error { return t.visitPID(pid, false, visit) })
 }
 
 // Rewalk is Walk for repeated calls. It keeps files open between walks, and visits a clean process only after a change.
 // It reads the name and the arguments of every process each time, because exec changes neither PID nor start time.
-func (t *Table) Rewalk(visit Visit) (Census, error) {
-	t.keeper.begin()
+func (t *Table) Rewalk(visit Visit) (WalkResult, error) {
+	t.files.startWalk()
 	c, err := t.each(func(pid int32) error { return t.revisit(pid, visit) })
 	if err == nil {
-		t.keeper.sweep(t.root)
+		t.files.sweep(t.root)
 	}
 	return c, err
 }
 
-func (t *Table) each(look func(pid int32) error) (Census, error) {
+func (t *Table) each(visitOne func(pid int32) error) (WalkResult, error) {
 	var err error
 	if t.list, err = t.root.pids(t.list[:0]); err != nil {
-		return Census{}, err
+		return WalkResult{}, err
 	}
-	var c Census
+	var c WalkResult
 	for _, pid := range t.list {
 		if pid == t.self {
 			continue
 		}
-		switch err := look(pid); {
+		switch err := visitOne(pid); {
 		case err == nil:
 			c.Processes++
 		case errors.Is(err, fs.ErrNotExist):
@@ -64,17 +64,18 @@ func (t *Table) each(look func(pid int32) error) (Census, error) {
 	return c, nil
 }
 
-// keeper holds the state between two calls of Rewalk.
-type keeper struct {
-	kept map[int32]*kept
+// openFiles holds the state between two calls of Rewalk.
+type openFiles struct {
+	byPID map[int32]*processFiles
 	// comms counts the open comm files.
 	comms int
 	round uint32
 	seed  maphash.Seed
 }
 
-// kept is a process with open files. Reads return ESRCH after the process has ended, even if its PID was reused.
-type kept struct {
+// processFiles is a process with open files. Reads return ESRCH after the process has ended, even if its PID was
+// reused.
+type processFiles struct {
 	cmdline, comm handle
 	hasComm       bool
 	round         uint32
@@ -83,41 +84,41 @@ type kept struct {
 	sum uint64
 }
 
-func (k *keeper) begin() {
-	if k.kept == nil {
-		k.kept, k.seed = make(map[int32]*kept), maphash.MakeSeed()
+func (k *openFiles) startWalk() {
+	if k.byPID == nil {
+		k.byPID, k.seed = make(map[int32]*processFiles), maphash.MakeSeed()
 	}
 	k.round++
 }
 
 // sweep closes the processes that the last walk did not find.
-func (k *keeper) sweep(r root) {
-	for pid, e := range k.kept {
+func (k *openFiles) sweep(r root) {
+	for pid, e := range k.byPID {
 		if e.round != k.round {
-			k.forget(r, pid, e)
+			k.remove(r, pid, e)
 		}
 	}
 }
 
-func (k *keeper) drop(r root) {
-	for pid, e := range k.kept {
-		k.forget(r, pid, e)
+func (k *openFiles) closeAll(r root) {
+	for pid, e := range k.byPID {
+		k.remove(r, pid, e)
 	}
 }
 
-func (k *keeper) forget(r root, pid int32, e *kept) {
+func (k *openFiles) remove(r root, pid int32, e *processFiles) {
 	r.shut(e.cmdline)
 	if e.hasComm {
 		r.shut(e.comm)
 		k.comms--
 	}
-	delete(k.kept, pid)
+	delete(k.byPID, pid)
 }
 
-// keep opens a process and stores it. It returns nil if the bound is reached, which is no error: revisit then opens the
+// open opens a process and stores it. It returns nil if the bound is reached, which is no error: revisit then opens the
 // process each time.
-func (k *keeper) keep(r root, pid int32) (*kept, error) {
-	if len(k.kept) >= maxKeptCmdline {
+func (k *openFiles) open(r root, pid int32) (*processFiles, error) {
+	if len(k.byPID) >= maxOpenCmdline {
 		return nil, nil
 	}
 	h, err := r.open(pid, cmdlineFile)
@@ -127,36 +128,36 @@ func (k *keeper) keep(r root, pid int32) (*kept, error) {
 		}
 		return nil, nil // Most likely EMFILE. look will return the error.
 	}
-	e := &kept{cmdline: h}
-	if k.comms < maxKeptComm {
+	e := &processFiles{cmdline: h}
+	if k.comms < maxOpenComm {
 		if e.comm, err = r.open(pid, commFile); err == nil {
 			e.hasComm = true
 			k.comms++
 		}
 	}
-	k.kept[pid] = e
+	k.byPID[pid] = e
 	return e, nil
 }
 
 // revisit checks one process again. If the stored process has ended, it opens the PID again, because another process
 // may have it.
 func (t *Table) revisit(pid int32, visit Visit) error {
-	if e := t.keeper.kept[pid]; e != nil {
+	if e := t.files.byPID[pid]; e != nil {
 		err := t.check(pid, e, visit)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		t.keeper.forget(t.root, pid, e)
+		t.files.remove(t.root, pid, e)
 	}
-	e, err := t.keeper.keep(t.root, pid)
+	e, err := t.files.open(t.root, pid)
 	switch {
 	case err != nil:
 		return err
 	case e == nil:
-		return t.look(pid, false, visit)
+		return t.visitPID(pid, false, visit)
 	}
 	if err := t.check(pid, e, visit); err != nil {
-		t.keeper.forget(t.root, pid, e)
+		t.files.remove(t.root, pid, e)
 		return err
 	}
 	return nil
@@ -164,12 +165,12 @@ func (t *Table) revisit(pid int32, visit Visit) error {
 
 // check reads the name and the arguments, which exec and renaming change. It skips a process that was found clean and
 // whose name and arguments have not changed since. It visits all others.
-func (t *Table) check(pid int32, e *kept, visit Visit) error {
-	comm, err := t.keptComm(pid, e)
+func (t *Table) check(pid int32, e *processFiles, visit Visit) error {
+	comm, err := t.commOf(pid, e)
 	if err != nil {
 		return err
 	}
-	e.round = t.keeper.round
+	e.round = t.files.round
 	if !t.readable(pid) {
 		t.visited = Process{t: t, pid: pid, comm: comm, read: -1}
 		visit(&t.visited)
@@ -182,7 +183,7 @@ func (t *Table) check(pid int32, e *kept, visit Visit) error {
 	}
 	// A command line that fills the buffer may have changed beyond it.
 	whole := n < len(t.head)
-	sum := t.keeper.sum(comm, t.head[:n])
+	sum := t.files.sum(comm, t.head[:n])
 	if e.clean && whole && sum == e.sum {
 		return nil
 	}
@@ -191,7 +192,7 @@ func (t *Table) check(pid int32, e *kept, visit Visit) error {
 	return nil
 }
 
-func (t *Table) keptComm(pid int32, e *kept) ([]byte, error) {
+func (t *Table) commOf(pid int32, e *processFiles) ([]byte, error) {
 	if !e.hasComm {
 		return t.readComm(pid)
 	}
@@ -200,7 +201,7 @@ func (t *Table) keptComm(pid int32, e *kept) ([]byte, error) {
 
 // sum returns a hash of name and arguments. The seed is random, so that a command line cannot be crafted to collide
 // with another.
-func (k *keeper) sum(comm, argv []byte) uint64 {
-	const odd = 0x9e3779b97f4a7c15
-	return maphash.Bytes(k.seed, comm)*odd ^ maphash.Bytes(k.seed, argv)
+func (k *openFiles) sum(comm, argv []byte) uint64 {
+	const multiplier = 0x9e3779b97f4a7c15
+	return maphash.Bytes(k.seed, comm)*multiplier ^ maphash.Bytes(k.seed, argv)
 }

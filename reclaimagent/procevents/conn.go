@@ -28,22 +28,22 @@ var (
 )
 
 const (
-	// ackWait is the timeout of the acknowledgement. Normally, it takes 25 us.
-	ackWait = 200 * time.Millisecond
+	// ackTimeout is the timeout of the acknowledgement. Normally, it takes 25 us.
+	ackTimeout = 200 * time.Millisecond
 
-	// beatEvery and beatWait bound how long a lost subscription stays unnoticed: 31 s, because another second may pass
-	// before the process runs. An event takes 25 us; a second allows for CPU starvation.
-	beatEvery = 29 * time.Second
-	beatWait  = time.Second
+	// heartbeatInterval and heartbeatTimeout bound how long a lost subscription stays unnoticed: 31 s, because another
+	// second may pass before the process runs. An event takes 25 us; a second allows for CPU starvation.
+	heartbeatInterval = 29 * time.Second
+	heartbeatTimeout  = time.Second
 
 	// A storm is more than stormEvents events within stormSpan. In a storm, Next pauses for stormPause between reads.
 	// One wake-up then handles many events, and processes that live briefly have ended, which saves reads.
 	stormEvents = 4
 	stormSpan   = 8 * time.Millisecond
 	stormPause  = 2 * time.Millisecond
-	// stormLulls pauses without an event end a storm. A sleep and a wake-up in between would cost the Go runtime about
-	// fifty wake-ups.
-	stormLulls = 4
+	// stormEndPauses pauses without an event end a storm. A sleep and a wake-up in between would cost the Go runtime
+	// about fifty wake-ups.
+	stormEndPauses = 4
 
 	// maxBatch bounds the events that one Next returns, and so its memory.
 	maxBatch = 512
@@ -87,9 +87,9 @@ type Conn struct {
 	take  func([]byte) bool
 	storm storm
 
-	// beatAt is when the next heartbeat is sent. While one is awaited, it is the deadline.
-	beatAt  time.Time
-	awaited bool
+	// heartbeatAt is when the next heartbeat is sent. While one is awaited, it is the deadline.
+	heartbeatAt      time.Time
+	heartbeatPending bool
 
 	closing sync.Once
 	closed  error
@@ -135,11 +135,11 @@ func (c *Conn) subscribe() error {
 	if err := c.sock.send(request(opListen, token)); err != nil {
 		return unavailable(missing(err), err)
 	}
-	for deadline := c.now().Add(ackWait); ; {
+	for deadline := c.now().Add(ackTimeout); ; {
 		acked, err := c.acknowledged(deadline, token)
 		if err != nil || acked {
 			if err == nil {
-				err = c.firstBeat()
+				err = c.firstHeartbeat()
 			}
 			return err
 		}
@@ -150,7 +150,7 @@ func (c *Conn) acknowledged(deadline time.Time, token uint32) (bool, error) {
 	c.batch = c.batch[:0]
 	err := c.sock.drain(deadline, c.buf, c.take)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return false, unavailable(whySilent(), nil)
+		return false, unavailable(silenceReason(), nil)
 	}
 	for i := range c.batch {
 		if e := &c.batch[i]; e.Kind == Ack && e.Token == token+1 {
@@ -165,19 +165,19 @@ func (c *Conn) acknowledged(deadline time.Time, token uint32) (bool, error) {
 		err = nil
 	}
 	if err == nil && !c.now().Before(deadline) {
-		err = unavailable(whySilent(), nil)
+		err = unavailable(silenceReason(), nil)
 	}
 	return false, err
 }
 
-func (c *Conn) firstBeat() error {
-	for c.beatAt = c.now(); ; {
-		_, err := c.Next(c.now().Add(beatWait))
+func (c *Conn) firstHeartbeat() error {
+	for c.heartbeatAt = c.now(); ; {
+		_, err := c.Next(c.now().Add(heartbeatTimeout))
 		switch {
 		case errors.Is(err, ErrOverrun):
 		case err != nil:
 			return err
-		case !c.awaited:
+		case !c.heartbeatPending:
 			return nil
 		}
 	}
@@ -187,21 +187,21 @@ func (c *Conn) firstBeat() error {
 // valid until the next call. [ErrOverrun] comes with the events that were not lost. After [ErrSilent] or an error of
 // the socket the Conn is not usable.
 func (c *Conn) Next(until time.Time) ([]Event, error) {
-	coalesce := c.storm.raging() && !c.full
+	coalesce := c.storm.active() && !c.full
 	c.batch, c.full = c.batch[:0], false
-	if !c.now().Before(c.beatAt) {
-		if c.awaited {
+	if !c.now().Before(c.heartbeatAt) {
+		if c.heartbeatPending {
 			return c.readQueuedHeartbeat()
 		}
 		if err := c.sock.rename(); err != nil {
 			return nil, fmt.Errorf("renaming a thread: %w", err)
 		}
-		c.awaited, c.beatAt = true, c.now().Add(beatWait)
+		c.heartbeatPending, c.heartbeatAt = true, c.now().Add(heartbeatTimeout)
 	}
-	if c.beatAt.Before(until) {
-		until = c.beatAt
+	if c.heartbeatAt.Before(until) {
+		until = c.heartbeatAt
 	}
-	for lulls := 0; coalesce && lulls < stormLulls; lulls++ {
+	for lulls := 0; coalesce && lulls < stormEndPauses; lulls++ {
 		c.sock.pause(stormPause)
 		if err := c.receive(time.Time{}); err != nil || len(c.batch) > 0 {
 			return c.batch, err
@@ -217,7 +217,7 @@ func (c *Conn) readQueuedHeartbeat() ([]Event, error) {
 	if err := c.receive(time.Time{}); err != nil {
 		return c.batch, err
 	}
-	if c.awaited {
+	if c.heartbeatPending {
 		return nil, ErrSilent
 	}
 	return c.batch, nil
@@ -232,7 +232,7 @@ func (c *Conn) receive(until time.Time) error {
 		return nil
 	case errors.Is(err, ErrOverrun):
 		// The heartbeat may be lost: send another at once.
-		c.awaited, c.beatAt = false, c.now()
+		c.heartbeatPending, c.heartbeatAt = false, c.now()
 		return ErrOverrun
 	default:
 		return fmt.Errorf("receiving proc events: %w", err)
@@ -244,7 +244,7 @@ func (c *Conn) takeHeartbeats() {
 	kept := c.batch[:0]
 	for i := range c.batch {
 		if e := &c.batch[i]; e.Kind == Comm && e.TGID == c.self {
-			c.awaited, c.beatAt = false, c.now().Add(beatEvery)
+			c.heartbeatPending, c.heartbeatAt = false, c.now().Add(heartbeatInterval)
 			continue
 		}
 		kept = append(kept, c.batch[i])
@@ -292,9 +292,9 @@ func (s *storm) add(t uint64) {
 	s.next = (s.next + 1) % len(s.times)
 }
 
-// raging reports whether more than stormEvents events came within stormSpan. CPUs are not synchronized, so the oldest
+// active reports whether more than stormEvents events came within stormSpan. CPUs are not synchronized, so the oldest
 // may be a little later than the newest.
-func (s *storm) raging() bool {
+func (s *storm) active() bool {
 	oldest, newest := s.times[s.next], s.times[(s.next+len(s.times)-1)%len(s.times)]
 	return oldest != 0 && (newest < oldest || newest-oldest <= uint64(stormSpan))
 }

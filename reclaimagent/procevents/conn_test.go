@@ -146,17 +146,17 @@ func TestSubscribe(t *testing.T) {
 		},
 		"NoAnswer": {
 			reason: "Another pid or user namespace is ignored in silence.",
-			onSend: nil, want: ErrUnavailable, within: ackWait,
+			onSend: nil, want: ErrUnavailable, within: ackTimeout,
 		},
 		"AnswerToAnother": {
 			reason: "Listeners hear each other's acknowledgements.",
 			onSend: func(k *kernel, _ []byte) error { k.push(message(whatAck, 1, 1, 0)); return nil },
-			want:   ErrUnavailable, within: ackWait,
+			want:   ErrUnavailable, within: ackTimeout,
 		},
 		"EventsWithoutAnswer": {
 			reason: "That others are told proves nothing about us.",
 			onSend: func(k *kernel, _ []byte) error { k.push(exec(1)); return nil },
-			want:   ErrUnavailable, within: ackWait,
+			want:   ErrUnavailable, within: ackTimeout,
 		},
 		"Refused": {
 			reason: "Older kernels want a capability, and say so in the answer.",
@@ -173,7 +173,7 @@ func TestSubscribe(t *testing.T) {
 		},
 		"SilentAfterwards": {
 			reason: "Some kernels forget a listener with a filter.",
-			onSend: acknowledge, onRename: nil, want: ErrSilent, within: beatWait,
+			onSend: acknowledge, onRename: nil, want: ErrSilent, within: heartbeatTimeout,
 		},
 		"OverrunMeanwhile": {
 			reason:   "A heartbeat that was lost is sent again.",
@@ -292,7 +292,7 @@ func TestStormIsCoalesced(t *testing.T) {
 		gap    time.Duration
 		want   int
 	}{
-		"Storm": {"Many events, few wake-ups, and a few more before it is over.", 300 * time.Microsecond, stormLulls},
+		"Storm": {"Many events, few wake-ups, and a few more before it is over.", 300 * time.Microsecond, stormEndPauses},
 		"Calm":  {"A lone exec is not delayed.", 10 * time.Millisecond, 0},
 	}
 	for name, tc := range cases {

@@ -187,8 +187,8 @@ const (
 	initialPID  = "pid:[4026531836]"
 )
 
-// whySilent returns the probable reason why the kernel ignored a request.
-func whySilent() string {
+// silenceReason returns the probable reason why the kernel ignored a request.
+func silenceReason() string {
 	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil && ns != initialPID {
 		return "the pid namespace of the host (hostPID: true)"
 	}

@@ -9,4 +9,4 @@ import "errors"
 // open returns an error: only Linux has a proc connector.
 func open(Options) (socket, error) { return nil, unavailable("Linux", errors.ErrUnsupported) }
 
-func whySilent() string { return "Linux" }
+func silenceReason() string { return "Linux" }

@@ -85,7 +85,7 @@ const (
 
 // Parse decodes the first message of a datagram and returns the remaining bytes in rest. After an error, rest is empty,
 // because the datagram is not usable.
-func Parse(b []byte) (e Event, rest []byte, err error) {
+func Parse(b []byte) (e Event, remaining []byte, err error) {
 	if len(b) < headerSize {
 		return Event{}, nil, fmt.Errorf("%w: %d bytes, want a header of %d", ErrMalformed, len(b), headerSize)
 	}
@@ -95,12 +95,12 @@ func Parse(b []byte) (e Event, rest []byte, err error) {
 		return Event{}, nil, fmt.Errorf("%w: length %d in a datagram of %d bytes", ErrMalformed, length, len(b))
 	}
 	// Messages are aligned to 4 bytes (NLMSG_ALIGN).
-	rest = b[min((uint64(length)+3)&^3, uint64(len(b))):]
+	remaining = b[min((uint64(length)+3)&^3, uint64(len(b))):]
 	e, err = parseMessage(b[:length])
 	if err != nil {
-		rest = nil
+		remaining = nil
 	}
-	return e, rest, err
+	return e, remaining, err
 }
 
 // parseMessage decodes one message of at least dataOffset bytes.

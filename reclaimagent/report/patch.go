@@ -31,9 +31,9 @@ func annotations(reason string, at time.Time) map[string]string {
 	}
 }
 
-// patchUnread returns the patch for a Node that was not read. The patch also tests the machine ID, so that the check
-// and the write are atomic. It fails if the Node has no annotations.
-func (r *Reporter) patchUnread(reason string, at time.Time) []operation {
+// patchWithoutRead returns the patch for a Node that was not read. The patch also tests the machine ID, so that the
+// check and the write are atomic. It fails if the Node has no annotations.
+func (r *Reporter) patchWithoutRead(reason string, at time.Time) []operation {
 	var ops []operation
 	if r.o.MachineID != "" {
 		ops = append(ops, operation{"test", "/status/nodeInfo/machineID", r.o.MachineID})
@@ -70,7 +70,7 @@ func (r *Reporter) Report(ctx context.Context, reason string, at time.Time) erro
 	if r.mergeOnly {
 		return r.merge(ctx, reason, at)
 	}
-	err := r.patch(ctx, kubeapi.JSONPatch, r.patchUnread(reason, at))
+	err := r.patch(ctx, kubeapi.JSONPatch, r.patchWithoutRead(reason, at))
 	switch kubeapi.Code(err) {
 	case http.StatusUnsupportedMediaType:
 		// Cluster API's in-memory workload cluster, for one.
@@ -78,7 +78,7 @@ func (r *Reporter) Report(ctx context.Context, reason string, at time.Time) erro
 		return r.merge(ctx, reason, at)
 	case http.StatusUnprocessableEntity, http.StatusConflict:
 		// The Node is another machine, or has no annotations: read it.
-		return r.look(ctx, func(n *node) error {
+		return r.readThenWrite(ctx, func(n *node) error {
 			return r.patch(ctx, kubeapi.JSONPatch, patchFor(n, reason, at))
 		})
 	default:
@@ -89,7 +89,7 @@ func (r *Reporter) Report(ctx context.Context, reason string, at time.Time) erro
 // merge is for servers without JSON Patch. The patch has the UID and resource version of the Node as read. A server
 // that does not compare them may lose a concurrent write.
 func (r *Reporter) merge(ctx context.Context, reason string, at time.Time) error {
-	return r.look(ctx, func(n *node) error {
+	return r.readThenWrite(ctx, func(n *node) error {
 		return r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
 			"uid":             n.Metadata.UID,
 			"resourceVersion": n.Metadata.ResourceVersion,
@@ -98,8 +98,8 @@ func (r *Reporter) merge(ctx context.Context, reason string, at time.Time) error
 	})
 }
 
-// look reads the Node, and calls write unless the Node is another machine or has a request.
-func (r *Reporter) look(ctx context.Context, write func(n *node) error) error {
+// readThenWrite reads the Node, and calls write unless the Node is another machine or has a request.
+func (r *Reporter) readThenWrite(ctx context.Context, write func(n *node) error) error {
 	n, err := r.get(ctx, "")
 	if err != nil {
 		return err

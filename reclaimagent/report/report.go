@@ -23,15 +23,15 @@ const (
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 10 * time.Second
 
-	// remindEvery is the minimum interval between log messages about the same failure.
-	remindEvery = time.Minute
+	// repeatLogInterval is the minimum interval between log messages about the same failure.
+	repeatLogInterval = time.Minute
 
 	// clearedEvery is the interval at which the agent checks whether the request was cleared. A watch would be faster
 	// by seconds, but would need permission to watch Nodes.
 	clearedEvery = 5 * time.Second
 
-	// warmEvery is the interval of requests that keep a connection open. The idle timeout is 90 s.
-	warmEvery = 45 * time.Second
+	// keepAliveInterval is the interval of requests that keep a connection open. The idle timeout is 90 s.
+	keepAliveInterval = 45 * time.Second
 )
 
 // Client is the part of the API client that a Reporter needs.
@@ -73,7 +73,7 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 
 // Deliver retries Report until the API server accepts it. It returns nil, [ErrHostIdentity], or the error of ctx.
 func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) error {
-	log := r.newComplaints("Reporting to Node")
+	log := r.newFailureLog("Reporting to Node")
 	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ; {
 		err := r.Report(ctx, reason, at)
 		if err == nil || errors.Is(err, ErrHostIdentity) {
@@ -82,7 +82,7 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		log.complain(err)
+		log.warn(err)
 		if err := retry.Sleep(ctx, backoff.Next()); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 
 // AwaitCleared waits until the Node has no request, or does not exist. It returns nil or the error of ctx.
 func (r *Reporter) AwaitCleared(ctx context.Context) error {
-	log := r.newComplaints("Looking whether the request was cleared")
+	log := r.newFailureLog("Checking whether the request was cleared")
 	for {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
@@ -101,7 +101,7 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 		case kubeapi.Code(err) == http.StatusNotFound, err == nil && !n.requested():
 			return nil
 		case err != nil && ctx.Err() == nil:
-			log.complain(err)
+			log.warn(err)
 		}
 	}
 }
@@ -109,28 +109,28 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 // KeepWarm keeps a connection open until ctx is done, so that a report needs one round trip. Over HTTP/2 the
 // ConfigMap's watch keeps it open, and KeepWarm sends nothing.
 func (r *Reporter) KeepWarm(ctx context.Context) {
-	for retry.Sleep(ctx, retry.Jitter(warmEvery)) == nil {
+	for retry.Sleep(ctx, retry.Jitter(keepAliveInterval)) == nil {
 		if !r.o.Client.Multiplexed() {
 			_, _ = r.get(ctx, kubeapi.MetadataOnly)
 		}
 	}
 }
 
-// complaints logs a lasting failure once, and again every remindEvery.
-type complaints struct {
-	r    *Reporter
-	what string
-	text string
-	at   time.Time
+// failureLog logs a lasting failure once, and again every repeatLogInterval.
+type failureLog struct {
+	r      *Reporter
+	action string
+	text   string
+	at     time.Time
 }
 
-func (r *Reporter) newComplaints(what string) *complaints { return &complaints{r: r, what: what} }
+func (r *Reporter) newFailureLog(action string) *failureLog { return &failureLog{r: r, action: action} }
 
-func (c *complaints) complain(err error) {
+func (c *failureLog) warn(err error) {
 	now := c.r.o.Now()
-	if err.Error() == c.text && now.Sub(c.at) < remindEvery {
+	if err.Error() == c.text && now.Sub(c.at) < repeatLogInterval {
 		return
 	}
 	c.text, c.at = err.Error(), now
-	c.r.o.Log.Warn(c.what, "err", err)
+	c.r.o.Log.Warn(c.action, "err", err)
 }

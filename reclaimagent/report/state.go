@@ -14,41 +14,41 @@ import (
 )
 
 const (
-	// settleFor is the delay before a new state is written. A start and a change of the configuration then cause one
-	// write, and a program that already runs is reported first.
-	settleFor = time.Second
+	// stateWriteDelay is the delay before a new state is written. A start and a change of the configuration then cause
+	// one write, and a program that already runs is reported first.
+	stateWriteDelay = time.Second
 
-	// firstTelling and lastTelling bound the retry delay of the state, before jitter. It is not urgent.
-	firstTelling = time.Second
-	lastTelling  = time.Minute
+	// firstStateRetry and maxStateRetry bound the retry delay of the state, before jitter. It is not urgent.
+	firstStateRetry = time.Second
+	maxStateRetry   = time.Minute
 
-	// lookEvery is the interval at which the annotation is checked: it may have been removed, or the Node may have been
-	// created again.
-	lookEvery = 5 * time.Minute
+	// stateCheckInterval is the interval at which the annotation is checked: it may have been removed, or the Node may
+	// have been created again.
+	stateCheckInterval = 5 * time.Minute
 )
 
-// errAsking means that the Node has a request. The state is not written then, because it could be mistaken for a change
-// of that request.
-var errAsking = errors.New("the node carries a request")
+// errRequested means that the Node has a request. The state is not written then, because it could be mistaken for a
+// change of that request.
+var errRequested = errors.New("the node carries a request")
 
 // StateReporter writes the state of the agent to an annotation of the Node: the detector and the hash of the Config. It
 // has its own goroutine and requests, so that it never delays a request for the machine.
 type StateReporter struct {
 	r *Reporter
-	// told is called with true if the annotation is current and the agent is not blind, else with false.
-	told func(bool)
+	// onWritten is called with true if the annotation is current and the agent is not blind, else with false.
+	onWritten func(bool)
 
 	mu sync.Mutex
 	// config is the hash of the Config in use. state is the latest state. news signals a new state.
-	config string
-	state  reclaim.AgentState
-	news   chan struct{}
+	config  string
+	state   reclaim.AgentState
+	changed chan struct{}
 }
 
 // NewStateReporter returns a StateReporter. Run calls told from its goroutine, with true if the annotation is current
 // and the agent is not blind, else with false.
-func NewStateReporter(o Options, told func(bool)) *StateReporter {
-	return &StateReporter{r: New(o), told: told, news: make(chan struct{}, 1)}
+func NewStateReporter(o Options, onWritten func(bool)) *StateReporter {
+	return &StateReporter{r: New(o), onWritten: onWritten, changed: make(chan struct{}, 1)}
 }
 
 // SetConfig sets the Config in use. It is written after [StateReporter.SetDetector] sets the detector.
@@ -68,24 +68,24 @@ func (t *StateReporter) SetDetector(detector string, blind bool) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.say(reclaim.AgentState{Detector: detector, Config: t.config})
+	t.setState(reclaim.AgentState{Detector: detector, Config: t.config})
 }
 
 // SetIdle sets the state for a Config without patterns.
 func (t *StateReporter) SetIdle(c reclaim.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.say(reclaim.AgentState{Detector: reclaim.NoDetector, Config: c.Hash()})
+	t.setState(reclaim.AgentState{Detector: reclaim.NoDetector, Config: c.Hash()})
 }
 
-// say sets the state and signals Run if it has changed. The caller must hold mu.
-func (t *StateReporter) say(s reclaim.AgentState) {
+// setState sets the state and signals Run if it has changed. The caller must hold mu.
+func (t *StateReporter) setState(s reclaim.AgentState) {
 	if s == t.state {
 		return
 	}
 	t.state = s
 	select {
-	case t.news <- struct{}{}:
+	case t.changed <- struct{}{}:
 	default:
 	}
 }
@@ -98,8 +98,8 @@ func (t *StateReporter) current() reclaim.AgentState {
 
 // Run writes the state to the Node until ctx is done.
 func (t *StateReporter) Run(ctx context.Context) {
-	log := t.r.newComplaints("Telling the Node what is looked for")
-	backoff := retry.Backoff{First: firstTelling, Last: lastTelling}
+	log := t.r.newFailureLog("Writing the agent state to the Node")
+	backoff := retry.Backoff{First: firstStateRetry, Last: maxStateRetry}
 	timer := time.NewTimer(0)
 	timer.Stop()
 	defer timer.Stop()
@@ -107,31 +107,31 @@ func (t *StateReporter) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.news:
-			t.told(false)
+		case <-t.changed:
+			t.onWritten(false)
 			backoff.Reset()
-			timer.Reset(retry.Jitter(settleFor))
+			timer.Reset(retry.Jitter(stateWriteDelay))
 		case <-timer.C:
-			timer.Reset(t.turn(ctx, &backoff, log))
+			timer.Reset(t.reconcile(ctx, &backoff, log))
 		}
 	}
 }
 
-// turn writes the state and returns the delay until the next check. If the server does not answer, told is not called,
-// because the annotation is unknown.
-func (t *StateReporter) turn(ctx context.Context, backoff *retry.Backoff, log *complaints) time.Duration {
+// reconcile writes the state and returns the delay until the next check. If the server does not answer, told is not
+// called, because the annotation is unknown.
+func (t *StateReporter) reconcile(ctx context.Context, backoff *retry.Backoff, log *failureLog) time.Duration {
 	s := t.current()
 	err := t.writeState(ctx, s)
 	switch {
 	case err == nil:
-		t.told(s.Detector != reclaim.BlindDetector)
+		t.onWritten(s.Detector != reclaim.BlindDetector)
 		backoff.Reset()
-		return retry.Jitter(lookEvery)
+		return retry.Jitter(stateCheckInterval)
 	case kubeapi.Code(err) != 0, errors.Is(err, ErrHostIdentity):
-		t.told(false)
-		log.complain(err)
-	case ctx.Err() == nil && !errors.Is(err, errAsking):
-		log.complain(err)
+		t.onWritten(false)
+		log.warn(err)
+	case ctx.Err() == nil && !errors.Is(err, errRequested):
+		log.warn(err)
 	}
 	return backoff.Next()
 }
@@ -148,7 +148,7 @@ func (t *StateReporter) writeState(ctx context.Context, s reclaim.AgentState) er
 	}
 	switch {
 	case n.requested():
-		return errAsking
+		return errRequested
 	case n.Metadata.Annotations[reclaim.StateAnnotation] == s.Text():
 		return nil
 	}
