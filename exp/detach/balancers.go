@@ -76,8 +76,8 @@ type BalancerReconciler struct {
 	// WatchFilter is the value of Cluster API's watch label. Empty means all objects.
 	WatchFilter string
 
-	fresh wake.Freshness
-	pace  statusThrottle
+	fresh    wake.Freshness
+	throttle statusThrottle
 }
 
 // round is the state of one reconcile of a load balancer.
@@ -200,7 +200,7 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 			o.nodes = append(o.nodes, s)
 		}
 	}
-	slices.SortStableFunc(o.nodes, func(a, b *nodeBalancer) int { return cmp.Compare(a.turn(), b.turn()) })
+	slices.SortStableFunc(o.nodes, func(a, b *nodeBalancer) int { return cmp.Compare(a.sortKey(), b.sortKey()) })
 	all, err := balancersOf(ctx, r.Reader, client.ObjectKeyFromObject(cluster))
 	if err != nil {
 		return nil, err
@@ -257,12 +257,12 @@ func nodeAbandoned(a *expv1.NodeAttachment) bool {
 
 // current reports whether progress matches the present generation of the LoadBalancer and identity of the Node.
 func current(p *expv1.BalancerProgress, lb *expv1.LoadBalancer, a *expv1.NodeAttachment) bool {
-	return p != nil && p.Generation == lb.Generation && p.LookedFor == lookedFor(a)
+	return p != nil && p.Generation == lb.Generation && p.LookedFor == discoveryHash(a)
 }
 
-// lookedFor returns a hash of the trigger, the Node's UID, its provider ID and its addresses. Discovery runs again when
-// the hash changes. "addressed" changes the hash of records from versions without addresses.
-func lookedFor(a *expv1.NodeAttachment) string {
+// discoveryHash returns a hash of the trigger, the Node's UID, its provider ID and its addresses. Discovery runs again
+// when the hash changes. "addressed" changes the hash of records from versions without addresses.
+func discoveryHash(a *expv1.NodeAttachment) string {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{"addressed", a.Spec.Trigger, string(a.Spec.NodeUID), a.Spec.ProviderID}, a.Spec.Addresses...), " ")))
 	return hex.EncodeToString(sum[:8])
 }
@@ -276,8 +276,8 @@ func progressOf(a *expv1.NodeAttachment, name string) *expv1.BalancerProgress {
 	return &a.Status.LoadBalancers[i]
 }
 
-// turn is the sort key of a Node: emergencies come first.
-func (s *nodeBalancer) turn() int {
+// sortKey is the sort key of a Node: emergencies come first.
+func (s *nodeBalancer) sortKey() int {
 	if s.attachment.Spec.Trigger == string(plan.Emergency) {
 		return 0
 	}
@@ -289,7 +289,7 @@ func (s *nodeBalancer) add(m expv1.Membership, taken bool) {
 	s.members = append(s.members, plan.Member{
 		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing, Closing: s.closing,
 		Since: s.attachment.Spec.Since.Time, TakenAt: m.Since.Time,
-		Place: membershipOf(m),
+		Membership: membershipOf(m),
 	})
 }
 
@@ -304,7 +304,7 @@ func (o *round) readMemberships(ctx context.Context, driver balancer.Driver) err
 	defer cancel()
 	for _, s := range o.nodes {
 		wanted := s.out && !s.discovered && s.attachment.Spec.Trigger != string(plan.Gone)
-		misplaced := func(m plan.Member) bool { return o.addressless(m) || o.strayed(driver, s, m) }
+		misplaced := func(m plan.Member) bool { return o.withoutAddress(m) || o.addressStale(driver, s, m) }
 		if !wanted && !slices.ContainsFunc(s.members, misplaced) {
 			continue
 		}
@@ -341,15 +341,15 @@ func (o *round) rediscoverLost(ctx context.Context, driver balancer.Driver) erro
 // absent reports whether the membership no longer belongs to the Node. After a reload, the Node may have another one.
 func absent(m plan.Member) bool { return m.Status.State == balancer.Absent }
 
-// addressless reports whether a membership of HAProxy was recorded by a version that stored no address.
-func (o *round) addressless(m plan.Member) bool {
-	return o.lb.Spec.HAProxy != nil && m.Place.Address == ""
+// withoutAddress reports whether a membership of HAProxy was recorded by a version that stored no address.
+func (o *round) withoutAddress(m plan.Member) bool {
+	return o.lb.Spec.HAProxy != nil && m.Membership.Address == ""
 }
 
-// strayed reports whether a drained membership has an address that the Node no longer has. Its server may have followed
-// the Node: DNS and "set server addr" change the address of a server, and keep the drain.
-func (o *round) strayed(driver balancer.Driver, s *nodeBalancer, m plan.Member) bool {
-	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Place)
+// addressStale reports whether a drained membership has an address that the Node no longer has. Its server may have
+// followed the Node: DNS and "set server addr" change the address of a server, and keep the drain.
+func (o *round) addressStale(driver balancer.Driver, s *nodeBalancer, m plan.Member) bool {
+	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Membership)
 }
 
 // node returns the identity of the Node for drivers.
@@ -372,23 +372,23 @@ func (r *BalancerReconciler) refresh(ctx context.Context, o *round) {
 
 // readStatuses reads the status of all memberships.
 func (o *round) readStatuses(ctx context.Context, driver balancer.Driver) error {
-	var places []balancer.Membership
+	var memberships []balancer.Membership
 	for _, s := range o.nodes {
 		for _, m := range s.members {
-			places = append(places, m.Place)
+			memberships = append(memberships, m.Membership)
 		}
 	}
-	if len(places) == 0 {
+	if len(memberships) == 0 {
 		return nil
 	}
 	o.called = true
-	statuses, err := driver.Status(ctx, places)
+	statuses, err := driver.Status(ctx, memberships)
 	switch {
-	case len(statuses) == len(places): // A part of the load balancer may have answered.
+	case len(statuses) == len(memberships): // A part of the load balancer may have answered.
 	case err != nil:
 		return err
 	default:
-		return fmt.Errorf("asked for %d members, it answered for %d", len(places), len(statuses))
+		return fmt.Errorf("asked for %d members, it answered for %d", len(memberships), len(statuses))
 	}
 	o.callErrors = join(o.callErrors, err)
 	for _, s := range o.nodes {
@@ -398,9 +398,9 @@ func (o *round) readStatuses(ctx context.Context, driver balancer.Driver) error 
 				s.failed = err
 			}
 			switch {
-			case o.addressless(*m), s.failed != nil && o.strayed(driver, s, *m): // The address could not be read.
+			case o.withoutAddress(*m), s.failed != nil && o.addressStale(driver, s, *m): // The address could not be read.
 				m.Status = balancer.Status{State: balancer.Unknown}
-			case driver.Elsewhere(s.node(), m.Place):
+			case driver.Elsewhere(s.node(), m.Membership):
 				m.Status = balancer.Status{State: balancer.Absent}
 			}
 		}
@@ -413,7 +413,7 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *nodeBal
 	o.called = true
 	found, err := driver.Discover(ctx, s.node())
 	switch {
-	case errors.Is(err, balancer.ErrNameless):
+	case errors.Is(err, balancer.ErrNoIdentity):
 		s.failed = err
 		return nil
 	case err != nil && len(found) == 0 && ctx.Err() != nil:
@@ -424,17 +424,17 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *nodeBal
 	s.discovered, o.callErrors = err == nil, join(o.callErrors, err)
 	for i := range s.members {
 		switch m := &s.members[i]; {
-		case o.addressless(*m):
-			m.Place.Address = addressIn(found, m.Place, err)
-		case o.strayed(driver, s, *m):
-			if now := addressIn(found, m.Place, err); now != "" && now != expv1.NoAddress {
-				m.Place.Address = now
+		case o.withoutAddress(*m):
+			m.Membership.Address = addressIn(found, m.Membership, err)
+		case o.addressStale(driver, s, *m):
+			if now := addressIn(found, m.Membership, err); now != "" && now != expv1.NoAddress {
+				m.Membership.Address = now
 			}
 		}
 	}
 	for _, m := range found {
-		if s.out && !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Place.Same(m) }) {
-			s.add(placeOf(o.lb.Name, m), false)
+		if s.out && !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Membership.Same(m) }) {
+			s.add(recordOf(o.lb.Name, m), false)
 		}
 	}
 	return nil
@@ -442,9 +442,9 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *nodeBal
 
 // addressIn returns the address of a membership among those found for its Node. It returns NoAddress if the membership
 // is not among them, and an empty string if the result is partial.
-func addressIn(found []balancer.Membership, place balancer.Membership, err error) string {
+func addressIn(found []balancer.Membership, membership balancer.Membership, err error) string {
 	for _, m := range found {
-		if place.Address = m.Address; m.Same(place) {
+		if membership.Address = m.Address; m.Same(membership) {
 			return m.Address
 		}
 	}
@@ -499,8 +499,8 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 			errs = append(errs, err)
 		}
 	}
-	for what, do := range map[plan.Act]func(context.Context, []balancer.Membership) error{plan.Drain: driver.Drain, plan.Restore: driver.Restore} {
-		if err := r.callDriver(ctx, o, what, do); err != nil {
+	for act, do := range map[plan.Act]func(context.Context, []balancer.Membership) error{plan.Drain: driver.Drain, plan.Restore: driver.Restore} {
+		if err := r.callDriver(ctx, o, act, do); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -509,49 +509,49 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 
 // callDriver calls Drain or Restore for all memberships with that step. After an error the state of these memberships
 // is unknown.
-func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, what plan.Act, do func(context.Context, []balancer.Membership) error) error {
-	places := o.places(what)
-	if len(places) == 0 {
+func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, act plan.Act, do func(context.Context, []balancer.Membership) error) error {
+	memberships := o.memberships(act)
+	if len(memberships) == 0 {
 		return nil
 	}
-	if err := r.Actuate.For(r.intent(o, string(what))).Permit(ctx, o.lb); err != nil {
+	if err := r.Actuate.For(r.intent(o, string(act))).Permit(ctx, o.lb); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := do(ctx, places)
-	o.refused(what, err)
-	ctrl.LoggerFrom(ctx).Info("Told load balancer", "what", what, "places", places, "err", err)
+	err := do(ctx, memberships)
+	o.refused(act, err)
+	ctrl.LoggerFrom(ctx).Info("Called load balancer", "action", act, "memberships", memberships, "err", err)
 	return nil
 }
 
 // refused stores the error on each Node that was part of the failed call: its state is unknown.
-func (o *round) refused(what plan.Act, err error) {
+func (o *round) refused(act plan.Act, err error) {
 	if err == nil {
 		return
 	}
 	o.callErrors = join(o.callErrors, err)
 	for _, s := range o.nodes {
-		if s.does(what) {
+		if s.does(act) {
 			s.failed = err
 		}
 	}
 }
 
 // does reports whether the call what covers a membership of the Node in this round.
-func (s *nodeBalancer) does(what plan.Act) bool {
-	return s.unwritten == nil && !s.later && slices.ContainsFunc(s.steps, func(step plan.Step) bool { return step.Act == what })
+func (s *nodeBalancer) does(act plan.Act) bool {
+	return s.unwritten == nil && !s.later && slices.ContainsFunc(s.steps, func(step plan.Step) bool { return step.Act == act })
 }
 
-func (o *round) places(what plan.Act) (places []balancer.Membership) {
+func (o *round) memberships(act plan.Act) (memberships []balancer.Membership) {
 	for _, s := range o.nodes {
 		for i, step := range s.steps {
-			if step.Act == what && s.unwritten == nil && !s.later {
-				places = append(places, s.members[i].Place)
+			if step.Act == act && s.unwritten == nil && !s.later {
+				memberships = append(memberships, s.members[i].Membership)
 			}
 		}
 	}
-	return places
+	return memberships
 }
 
 // record adds memberships to the NodeAttachment before they are drained, and removes them after they are restored. If
@@ -560,25 +560,25 @@ func (o *round) places(what plan.Act) (places []balancer.Membership) {
 func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balancer.Driver, s *nodeBalancer) error {
 	before, acts, written := s.attachment.DeepCopy(), false, false
 	for i, step := range s.steps {
-		place := placeOf(o.lb.Name, s.members[i].Place)
-		s.address(driver, place)
+		membership := recordOf(o.lb.Name, s.members[i].Membership)
+		s.address(driver, membership)
 		switch {
 		case step.Act == plan.Drain && !s.members[i].Taken:
-			place.Since = metav1.NewTime(r.Clock.Now())
-			s.attachment.Spec.Memberships = append(s.attachment.Spec.Memberships, place)
-			s.members[i].Taken, s.members[i].TakenAt = true, place.Since.Time
+			membership.Since = metav1.NewTime(r.Clock.Now())
+			s.attachment.Spec.Memberships = append(s.attachment.Spec.Memberships, membership)
+			s.members[i].Taken, s.members[i].TakenAt = true, membership.Since.Time
 		case step.Act == plan.Drain && o.wait > 0: // Another party restored it, so it may have new connections.
 			since := metav1.NewTime(r.Clock.Now())
 			for j := range s.attachment.Spec.Memberships {
-				if m := &s.attachment.Spec.Memberships[j]; m.Same(place) {
+				if m := &s.attachment.Spec.Memberships[j]; m.Same(membership) {
 					m.Since, s.members[i].TakenAt, written = since, since.Time, true
 				}
 			}
 		case step.Act == plan.HandOver:
-			s.handOver(place, s.members[i].Successor)
+			s.handOver(membership, s.members[i].Successor)
 		case step.Act == plan.Release:
 			s.logDropped(ctx, i)
-			s.attachment.Spec.Memberships = slices.DeleteFunc(s.attachment.Spec.Memberships, place.Same)
+			s.attachment.Spec.Memberships = slices.DeleteFunc(s.attachment.Spec.Memberships, membership.Same)
 		case step.Act != "":
 			acts = true
 		}
@@ -596,19 +596,19 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balanc
 // logDropped logs that a membership is removed from the record because it belongs to another machine.
 func (s *nodeBalancer) logDropped(ctx context.Context, i int) {
 	if absent(s.members[i]) {
-		ctrl.LoggerFrom(ctx).Info("Dropping place that is not the Node's any more", "Node", s.attachment.Spec.NodeName, "place", s.members[i].Place)
+		ctrl.LoggerFrom(ctx).Info("Dropping membership that is not the Node's any more", "Node", s.attachment.Spec.NodeName, "membership", s.members[i].Membership)
 	}
 }
 
 // address updates the address in the record of a membership. It does so if the record has none, or has one that the
 // Node no longer has while the membership has a current one.
-func (s *nodeBalancer) address(driver balancer.Driver, place expv1.Membership) {
+func (s *nodeBalancer) address(driver balancer.Driver, membership expv1.Membership) {
 	elsewhere := func(m expv1.Membership) bool { return driver.Elsewhere(s.node(), membershipOf(m)) }
 	for i := range s.attachment.Spec.Memberships {
 		m := &s.attachment.Spec.Memberships[i]
-		if with := *m; m.Address == "" || elsewhere(*m) && !elsewhere(place) {
-			if with.Address = place.Address; with.Same(place) {
-				m.Address = place.Address
+		if with := *m; m.Address == "" || elsewhere(*m) && !elsewhere(membership) {
+			if with.Address = membership.Address; with.Same(membership) {
+				m.Address = membership.Address
 			}
 		}
 	}
@@ -687,7 +687,7 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 			continue
 		}
 		before := s.attachment.DeepCopy()
-		if s.report(o); !r.pace.due(client.ObjectKeyFromObject(o.lb), before, s.attachment, o.now) {
+		if s.report(o); !r.throttle.due(client.ObjectKeyFromObject(o.lb), before, s.attachment, o.now) {
 			continue
 		}
 		switch err := r.Actuate.PatchStatus(ctx, s.attachment, before); {
@@ -709,6 +709,6 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	if err := r.Actuate.PatchStatus(ctx, o.lb, before); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	r.tell(o, conditions.Get(before, expv1.ReachableCondition), c)
+	r.recordEvents(o, conditions.Get(before, expv1.ReachableCondition), c)
 	return errors.Join(errs...)
 }

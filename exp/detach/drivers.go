@@ -27,7 +27,7 @@ import (
 
 // NewDrivers returns the drivers of all kinds of load balancers.
 func NewDrivers(c clock.PassiveClock, write *actuate.Actuator, cache clustercache.ClusterCache) *AllDrivers {
-	return &AllDrivers{clock: c, write: write, clusters: cache, aws: elb.NewClients(c), made: map[types.NamespacedName]made{}}
+	return &AllDrivers{clock: c, write: write, clusters: cache, aws: elb.NewClients(c), cache: map[types.NamespacedName]cachedDriver{}}
 }
 
 // AllDrivers creates one driver for each generation of a LoadBalancer and caches it. It is safe for concurrent use.
@@ -37,12 +37,12 @@ type AllDrivers struct {
 	clusters clustercache.ClusterCache
 	aws      *elb.Clients
 
-	mu   sync.Mutex
-	made map[types.NamespacedName]made
+	mu    sync.Mutex
+	cache map[types.NamespacedName]cachedDriver
 }
 
-// made is a cached Driver with the LoadBalancer for which it was created.
-type made struct {
+// cachedDriver is a cached Driver with the LoadBalancer for which it was created.
+type cachedDriver struct {
 	uid        types.UID
 	generation int64
 	driver     balancer.Driver
@@ -53,14 +53,14 @@ func (d *AllDrivers) For(lb *expv1.LoadBalancer) (balancer.Driver, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := client.ObjectKeyFromObject(lb)
-	if m, ok := d.made[key]; ok && m.uid == lb.UID && m.generation == lb.Generation {
+	if m, ok := d.cache[key]; ok && m.uid == lb.UID && m.generation == lb.Generation {
 		return m.driver, nil
 	}
 	driver, err := d.make(lb)
 	if err != nil {
 		return nil, err
 	}
-	d.made[key] = made{lb.UID, lb.Generation, driver}
+	d.cache[key] = cachedDriver{lb.UID, lb.Generation, driver}
 	return driver, nil
 }
 
@@ -68,7 +68,7 @@ func (d *AllDrivers) For(lb *expv1.LoadBalancer) (balancer.Driver, error) {
 func (d *AllDrivers) Forget(lb types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.made, lb)
+	delete(d.cache, lb)
 }
 
 var _ Drivers = &AllDrivers{}

@@ -409,22 +409,22 @@ func (s *scope) record() (r plan.Record) {
 		if !a.DeletionTimestamp.IsZero() && !slices.ContainsFunc(s.balancers, func(b expv1.LoadBalancer) bool { return b.Name == m.LoadBalancer }) {
 			continue
 		}
-		if r.Places++; m.Lasts {
+		if r.Memberships++; m.Lasts {
 			r.Lasting++
 		}
 	}
 	for _, lb := range notDeleting(s.balancers) {
 		p := progressOf(a, lb.Name)
-		concerned := mustDetach(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane) && !nameless(&lb, &a.Spec)
+		concerned := mustDetach(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane) && !hasNoIdentity(&lb, &a.Spec)
 		out := current(p, &lb, a) && p.Phase == expv1.PhaseDetached
 		r.Open = r.Open || concerned && !out && a.DeletionTimestamp.IsZero()
 	}
 	return r
 }
 
-// nameless reports whether a load balancer cannot match the Node, because the record has no address or provider ID that
-// it could use.
-func nameless(lb *expv1.LoadBalancer, a *expv1.NodeAttachmentSpec) bool {
+// hasNoIdentity reports whether a load balancer cannot match the Node, because the record has no address or provider ID
+// that it could use.
+func hasNoIdentity(lb *expv1.LoadBalancer, a *expv1.NodeAttachmentSpec) bool {
 	return len(a.Addresses) == 0 && (lb.Spec.HAProxy != nil || a.ProviderID == "")
 }
 

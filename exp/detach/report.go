@@ -26,7 +26,7 @@ const maxMessage = 1024
 // phase returns the progress of a Node at the load balancer. It is empty if there is nothing to report.
 func (s *nodeBalancer) phase(o *round) expv1.AttachmentPhase {
 	switch {
-	case !s.out && !s.owed():
+	case !s.out && !s.needsRestore():
 		return ""
 	case s.out && errors.Is(cmp.Or(o.failed, s.failed), balancer.ErrThrottled): // The next round queries it again.
 		return expv1.PhasePending
@@ -63,10 +63,10 @@ func (o *round) lingers(m plan.Member) bool {
 	return m.Status.State == balancer.Drained && m.TakenAt.Add(o.wait).After(o.now)
 }
 
-// owed reports whether a drained membership must still be restored.
-func (s *nodeBalancer) owed() bool {
+// needsRestore reports whether a drained membership must still be restored.
+func (s *nodeBalancer) needsRestore() bool {
 	for i, m := range s.members {
-		if m.Taken && !s.steps[i].Act.Settles() {
+		if m.Taken && !s.steps[i].Act.EndsRecord() {
 			return true
 		}
 	}
@@ -75,7 +75,7 @@ func (s *nodeBalancer) owed() bool {
 
 // disabled reports whether memberships must be restored, and another party has disabled all of them.
 func (s *nodeBalancer) disabled() bool {
-	return !s.out && s.owed() && !slices.ContainsFunc(s.members, func(m plan.Member) bool { return m.Status.State != balancer.Disabled })
+	return !s.out && s.needsRestore() && !slices.ContainsFunc(s.members, func(m plan.Member) bool { return m.Status.State != balancer.Disabled })
 }
 
 // report writes the progress of a Node at one load balancer, and the summary condition, into the status of its
@@ -87,7 +87,7 @@ func (s *nodeBalancer) report(o *round) {
 	if phase := s.phase(o); phase != "" {
 		p := expv1.BalancerProgress{Name: name, Phase: phase, Members: s.states(name)}
 		if s.discovered {
-			p.Generation, p.LookedFor = o.lb.Generation, lookedFor(a)
+			p.Generation, p.LookedFor = o.lb.Generation, discoveryHash(a)
 		}
 		p.Message = clip.To(clip.Text(s.message(phase, o)), maxMessage)
 		a.Status.LoadBalancers = append(a.Status.LoadBalancers, p)
@@ -99,7 +99,7 @@ func (s *nodeBalancer) report(o *round) {
 // states returns the memberships of a Node and their states.
 func (s *nodeBalancer) states(lb string) (states []expv1.MembershipStatus) {
 	for i, m := range s.members {
-		if s.steps[i].Act.Settles() {
+		if s.steps[i].Act.EndsRecord() {
 			continue
 		}
 		state := m.Status.State
@@ -107,7 +107,7 @@ func (s *nodeBalancer) states(lb string) (states []expv1.MembershipStatus) {
 			state = balancer.Unknown
 		}
 		states = append(states, expv1.MembershipStatus{
-			Membership:  placeOf(lb, m.Place),
+			Membership:  recordOf(lb, m.Membership),
 			State:       string(state),
 			Connections: m.Status.Connections,
 			Message:     s.steps[i].Held,
@@ -122,7 +122,7 @@ func (s *nodeBalancer) message(phase expv1.AttachmentPhase, o *round) string {
 		return err.Error()
 	}
 	if phase == expv1.PhaseDetached {
-		return s.nowhere()
+		return s.notFoundNote()
 	}
 	var waits []string
 	for i, m := range s.members {
@@ -133,8 +133,8 @@ func (s *nodeBalancer) message(phase expv1.AttachmentPhase, o *round) string {
 	return strings.Join(waits, ", ")
 }
 
-// nowhere returns a message if discovery found no membership of the Node. A configuration error may be the cause.
-func (s *nodeBalancer) nowhere() string {
+// notFoundNote returns a message if discovery found no membership of the Node. A configuration error may be the cause.
+func (s *nodeBalancer) notFoundNote() string {
 	if !s.out || !s.discovered || len(s.members) > 0 || s.attachment.Spec.Trigger == string(plan.Gone) {
 		return ""
 	}
@@ -143,7 +143,7 @@ func (s *nodeBalancer) nowhere() string {
 }
 
 func (o *round) waitsFor(m plan.Member, step plan.Step) string {
-	name := nameOf(m.Place)
+	name := nameOf(m.Membership)
 	switch {
 	case step.Held != "":
 		return name + " stays: " + step.Held
@@ -166,8 +166,8 @@ func (o *round) waitsFor(m plan.Member, step plan.Step) string {
 	}
 }
 
-// placeOf converts a Driver's membership to the API type.
-func placeOf(lb string, m balancer.Membership) expv1.Membership {
+// recordOf converts a Driver's membership to the API type.
+func recordOf(lb string, m balancer.Membership) expv1.Membership {
 	return expv1.Membership{LoadBalancer: lb, Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts}
 }
 
@@ -211,8 +211,8 @@ func summary(a *expv1.NodeAttachment) metav1.Condition {
 	return c
 }
 
-// tell records an Event when a load balancer stops to answer, and when it answers again.
-func (r *BalancerReconciler) tell(o *round, was *metav1.Condition, is metav1.Condition) {
+// recordEvents records an Event when a load balancer stops to answer, and when it answers again.
+func (r *BalancerReconciler) recordEvents(o *round, was *metav1.Condition, is metav1.Condition) {
 	switch {
 	case is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status):
 		r.Recorder.Eventf(o.lb, nil, corev1.EventTypeWarning, expv1.NoAnswerReason, "Detach", "%s", is.Message)

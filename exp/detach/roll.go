@@ -63,8 +63,8 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 	case err != nil:
 		return unreadable(err)
 	}
-	if says := notRolled(d); says != "" {
-		return plan.RollStep{Waits: says, Late: d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}, nil
+	if notes := notRolled(d); notes != "" {
+		return plan.RollStep{Waits: notes, Late: d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}, nil
 	}
 	cluster := client.ObjectKeyFromObject(s.cluster)
 	attachments, err := attachmentsOf(ctx, r.Reader, cluster)
@@ -159,8 +159,8 @@ func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) 
 		if p != nil {
 			n.Replaces, n.Since = true, p.Since.Time
 		}
-		n.Away = a.Spec.Trigger != "" && len(a.Spec.LoadBalancers) == 0
-		n.Owed = a.Spec.Trigger == "" && slices.ContainsFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return slices.Contains(s.balancers, m.LoadBalancer) })
+		n.Detached = a.Spec.Trigger != "" && len(a.Spec.LoadBalancers) == 0
+		n.RestorePending = a.Spec.Trigger == "" && slices.ContainsFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return slices.Contains(s.balancers, m.LoadBalancer) })
 	}
 	return all
 }
@@ -315,7 +315,7 @@ func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[cl
 // rollsOf returns the condition for the rolls of a LoadBalancer. It returns nil if no DaemonSet has roll set.
 func rollsOf(lb *expv1.LoadBalancer, turns map[client.ObjectKey]plan.RollStep) *metav1.Condition {
 	c := &metav1.Condition{Type: expv1.DaemonSetsRolledCondition, Status: metav1.ConditionTrue, Reason: expv1.UpToDateReason}
-	var says []string
+	var notes []string
 	rolls := false
 	for _, d := range lb.Spec.DaemonSets {
 		rolls = rolls || d.Roll
@@ -335,11 +335,11 @@ func rollsOf(lb *expv1.LoadBalancer, turns map[client.ObjectKey]plan.RollStep) *
 		if t.Waits == "" {
 			t.Waits = fmt.Sprintf("Node %s is next", t.Node)
 		}
-		says = append(says, text+t.Waits)
+		notes = append(notes, text+t.Waits)
 	}
 	if !rolls {
 		return nil
 	}
-	c.Message = clip.Message(strings.Join(says, "; "))
+	c.Message = clip.Message(strings.Join(notes, "; "))
 	return c
 }

@@ -22,22 +22,22 @@ func (s *nodeBalancer) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBal
 			continue
 		}
 		p := progressOf(a, other.Name)
-		asked := current(p, other, a)
-		if !asked && p != nil && p.Phase == expv1.PhaseUnknown {
+		requested := current(p, other, a)
+		if !requested && p != nil && p.Phase == expv1.PhaseUnknown {
 			continue // It does not answer. The restore does not wait for it.
 		}
 		for j := range s.members {
-			setSuccessor(&s.members[j], other.Name, p, asked)
+			setSuccessor(&s.members[j], other.Name, p, requested)
 		}
 	}
 }
 
 // setSuccessor records a LoadBalancer as the successor of a membership that it has discovered, or that it may still
 // discover.
-func setSuccessor(m *plan.Member, name string, p *expv1.BalancerProgress, asked bool) {
-	place := placeOf(name, m.Place)
-	found := asked && slices.ContainsFunc(p.Members, func(known expv1.MembershipStatus) bool { return known.Same(place) })
-	if m.Taken && !m.Found && (found || !asked) {
+func setSuccessor(m *plan.Member, name string, p *expv1.BalancerProgress, requested bool) {
+	place := recordOf(name, m.Membership)
+	found := requested && slices.ContainsFunc(p.Members, func(known expv1.MembershipStatus) bool { return known.Same(place) })
+	if m.Taken && !m.Found && (found || !requested) {
 		m.Successor, m.Found = name, found
 	}
 }

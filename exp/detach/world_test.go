@@ -449,7 +449,7 @@ func (e *edge) Discover(_ context.Context, node balancer.Node) (found []balancer
 		return nil, errDown
 	}
 	if len(node.Addresses) == 0 {
-		return nil, fmt.Errorf("node %s has no address: %w", node.Name, balancer.ErrNameless)
+		return nil, fmt.Errorf("node %s has no address: %w", node.Name, balancer.ErrNoIdentity)
 	}
 	for name, s := range e.servers {
 		if slices.Contains(node.Addresses, s.address) {

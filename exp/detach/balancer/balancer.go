@@ -15,9 +15,9 @@ import (
 // unknown then, but the load balancer works.
 var ErrThrottled = errors.New("the load balancer asks us to slow down")
 
-// ErrNameless is returned by Discover for a Node without addresses or provider ID, so that no member can match it. The
-// load balancer works, and other Nodes are not affected.
-var ErrNameless = errors.New("nothing is known by which the load balancer could know the Node")
+// ErrNoIdentity is returned by Discover for a Node without addresses or provider ID, so that no member can match it.
+// The load balancer works, and other Nodes are not affected.
+var ErrNoIdentity = errors.New("nothing is known by which the load balancer could know the Node")
 
 // Node is the data by which load balancers identify a Node.
 type Node struct {

@@ -48,7 +48,7 @@ func (*Classic) Volatile() bool { return false }
 func (c *Classic) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
 	id := InstanceID(node.ProviderID)
 	if id == "" && !elsewhere(node.ProviderID) {
-		return nil, nameless(node, "no instance of EC2 in its providerID")
+		return nil, noIdentity(node, "no instance of EC2 in its providerID")
 	}
 	all, err := c.list(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Classic) Status(ctx context.Context, memberships []balancer.Membership)
 	registered := map[string][]string{}
 	for _, b := range all {
 		name := aws.ToString(b.LoadBalancerName)
-		registered[name] = slices.DeleteFunc(instances(b), func(id string) bool { return s.told.out(balancer.Membership{Pool: name, Member: id}) })
+		registered[name] = slices.DeleteFunc(instances(b), func(id string) bool { return s.drains.out(balancer.Membership{Pool: name, Member: id}) })
 	}
 	statuses := make([]balancer.Status, len(memberships))
 	for i, m := range memberships {
@@ -159,7 +159,7 @@ func (c *Classic) Drain(ctx context.Context, memberships []balancer.Membership) 
 		}
 		s.balancers.forget("")
 		defer s.balancers.forget("")
-		return s.told.take(members, func() error {
+		return s.drains.take(members, func() error {
 			_, err := s.classic.DeregisterInstancesFromLoadBalancer(ctx, &elb.DeregisterInstancesFromLoadBalancerInput{LoadBalancerName: &name, Instances: named(members)})
 			return err
 		})
@@ -171,7 +171,7 @@ func (c *Classic) Restore(ctx context.Context, memberships []balancer.Membership
 	return callPerPool(ctx, memberships, "RegisterInstancesWithLoadBalancer", isNotFound, func(name string, members []balancer.Membership) error {
 		s, err := c.clients.at(ctx, c.spec.AWSAccess)
 		if err == nil {
-			s.told.forget(members)
+			s.drains.forget(members)
 			s.balancers.forget("")
 			defer s.balancers.forget("")
 			_, err = s.classic.RegisterInstancesWithLoadBalancer(ctx, &elb.RegisterInstancesWithLoadBalancerInput{LoadBalancerName: &name, Instances: named(members)})

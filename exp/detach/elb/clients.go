@@ -46,8 +46,8 @@ const (
 	// account.
 	maxPages = 25
 	pageSize = 400
-	// longest bounds the body of a response, in bytes. It fits 400 classic load balancers with 500 instances each.
-	longest = 16 << 20
+	// maxBody bounds the body of a response, in bytes. It fits 400 classic load balancers with 500 instances each.
+	maxBody = 16 << 20
 	// idle is how long unused clients are kept. It is longer than the lifetime of any cached result.
 	idle = 10 * time.Minute
 	// batch is the maximum number of targets or instances in a request.
@@ -60,9 +60,9 @@ var region = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // Clients holds the AWS clients of all drivers. Drivers with the same region and endpoint share connections,
 // credentials, the retry quota, and cached results. It is safe for concurrent use.
 type Clients struct {
-	now    func() time.Time
-	lock   chan struct{} // a channel, because waiting for it must end with the context
-	places map[expv1.AWSAccess]*services
+	now      func() time.Time
+	lock     chan struct{} // a channel, because waiting for it must end with the context
+	byAccess map[expv1.AWSAccess]*services
 }
 
 // services holds the clients for one region and endpoint.
@@ -75,18 +75,18 @@ type services struct {
 	groups    *shared[[]types.TargetGroup]
 	health    *shared[targetHealth]
 	balancers *shared[[]classictypes.LoadBalancerDescription]
-	// told holds the memberships that were deregistered a moment ago.
-	told *recentDrains
+	// drains holds the memberships that were deregistered a moment ago.
+	drains *recentDrains
 }
 
 // NewClients returns an empty set of clients. Each client is created on first use.
 func NewClients(c clock.PassiveClock) *Clients {
-	return &Clients{now: c.Now, lock: make(chan struct{}, 1), places: map[expv1.AWSAccess]*services{}}
+	return &Clients{now: c.Now, lock: make(chan struct{}, 1), byAccess: map[expv1.AWSAccess]*services{}}
 }
 
 // at returns the clients for a region and endpoint. The first call reads the environment and AWS' configuration files.
 // The first request fetches the credentials.
-func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, error) {
+func (c *Clients) at(ctx context.Context, access expv1.AWSAccess) (*services, error) {
 	select {
 	case c.lock <- struct{}{}:
 		defer func() { <-c.lock }()
@@ -94,13 +94,13 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 		return nil, unread(ctx.Err())
 	}
 	now := c.now()
-	maps.DeleteFunc(c.places, func(_ expv1.AWSAccess, s *services) bool { return now.Sub(s.used) >= idle })
-	if s := c.places[place]; s != nil {
+	maps.DeleteFunc(c.byAccess, func(_ expv1.AWSAccess, s *services) bool { return now.Sub(s.used) >= idle })
+	if s := c.byAccess[access]; s != nil {
 		s.used = now
 		return s, nil
 	}
 	cfg, err := config.LoadDefaultConfig(ctx,
-		config.WithRegion(place.Region),
+		config.WithRegion(access.Region),
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(timeout)))
 	if err != nil {
 		return nil, unread(err)
@@ -110,8 +110,8 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 	cfg.Retryer = func() aws.Retryer { return retryer }
 	cfg.APIOptions = append(cfg.APIOptions, sendPlainly)
 	var endpoint *string
-	if place.Endpoint != "" {
-		endpoint = aws.String(place.Endpoint)
+	if access.Endpoint != "" {
+		endpoint = aws.String(access.Endpoint)
 	}
 	s := &services{
 		used:         now,
@@ -120,9 +120,9 @@ func (c *Clients) at(ctx context.Context, place expv1.AWSAccess) (*services, err
 		groups:       newShared[[]types.TargetGroup](c.now),
 		health:       newShared[targetHealth](c.now),
 		balancers:    newShared[[]classictypes.LoadBalancerDescription](c.now),
-		told:         newRecentDrains(c.now),
+		drains:       newRecentDrains(c.now),
 	}
-	c.places[place] = s
+	c.byAccess[access] = s
 	return s, nil
 }
 
@@ -151,7 +151,7 @@ type bounded struct{ aws.HTTPClient }
 func (b bounded) Do(request *http.Request) (*http.Response, error) {
 	response, err := b.HTTPClient.Do(request)
 	if err == nil {
-		response.Body = &body{response.Body, longest}
+		response.Body = &body{response.Body, maxBody}
 	}
 	return response, err
 }
@@ -166,7 +166,7 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
-		return 0, failure{text: fmt.Sprintf("answer is longer than %d MB", longest>>20)}
+		return 0, failure{text: fmt.Sprintf("answer is longer than %d MB", maxBody>>20)}
 	}
 	return n, err
 }
@@ -186,16 +186,16 @@ func or(first, second *string) *string {
 
 // validate rejects an invalid region or endpoint, because each request carries a signature of the manager's
 // credentials.
-func validate(place expv1.AWSAccess) error {
-	if !region.MatchString(place.Region) {
-		return fmt.Errorf("region %q is not the name of a region, such as eu-central-1", place.Region)
+func validate(access expv1.AWSAccess) error {
+	if !region.MatchString(access.Region) {
+		return fmt.Errorf("region %q is not the name of a region, such as eu-central-1", access.Region)
 	}
-	if place.Endpoint == "" {
+	if access.Endpoint == "" {
 		return nil
 	}
-	u, err := url.Parse(place.Endpoint)
+	u, err := url.Parse(access.Endpoint)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return fmt.Errorf("endpoint %q is not an address such as https://elasticloadbalancing.eu-central-1.amazonaws.com", place.Endpoint)
+		return fmt.Errorf("endpoint %q is not an address such as https://elasticloadbalancing.eu-central-1.amazonaws.com", access.Endpoint)
 	}
 	return nil
 }

@@ -300,7 +300,7 @@ func TestWhoCannotBeKnownIsNobody(t *testing.T) {
 		{classic, balancer.Node{ProviderID: "aws:///eu-central-1a/mi-0123456789abcdef0"}},
 	} {
 		c.node.Name = "box"
-		if found, err := c.driver.Discover(t.Context(), c.node); !errors.Is(err, balancer.ErrNameless) || !strings.Contains(err.Error(), `"box"`) {
+		if found, err := c.driver.Discover(t.Context(), c.node); !errors.Is(err, balancer.ErrNoIdentity) || !strings.Contains(err.Error(), `"box"`) {
 			t.Errorf("%T, %+v: %v, %v", c.driver, c.node, found, err)
 		}
 	}
@@ -319,8 +319,8 @@ func TestClientsThatNobodyUsesAreForgotten(t *testing.T) {
 			t.Fatalf("those in use are kept: %v", err)
 		}
 	}
-	if len(c.places) > 5 {
-		t.Errorf("%d are kept", len(c.places))
+	if len(c.byAccess) > 5 {
+		t.Errorf("%d are kept", len(c.byAccess))
 	}
 }
 

@@ -50,9 +50,9 @@ func missing(field, kind, name, region string) error {
 	return failure{text: fmt.Sprintf("%s: %s %q does not exist in %s: correct it, or take it off the list", field, kind, name, region)}
 }
 
-// nameless returns the error for a Node that no target can match.
-func nameless(node balancer.Node, has string) error {
-	return fmt.Errorf("node %q has %s: %w", node.Name, has, balancer.ErrNameless)
+// noIdentity returns the error for a Node that no target can match.
+func noIdentity(node balancer.Node, has string) error {
+	return fmt.Errorf("node %q has %s: %w", node.Name, has, balancer.ErrNoIdentity)
 }
 
 // reason returns why an action failed. The text is the same each time.
@@ -74,7 +74,7 @@ func reason(action string, err error) string {
 		return "no answer in time"
 	}
 	if _, sent := errors.AsType[*smithyhttp.RequestSendError](err); !sent {
-		return unsent(err)
+		return sendFailure(err)
 	}
 	return connection(err)
 }
@@ -120,8 +120,8 @@ func credentials(err error) string {
 	return fmt.Sprintf("no credentials: %s of %s failed: give the manager an IAM role, or credentials in its environment", inner.OperationName, inner.ServiceID)
 }
 
-// unsent returns why the request was not sent, or why its response could not be parsed.
-func unsent(err error) string {
+// sendFailure returns why the request was not sent, or why its response could not be parsed.
+func sendFailure(err error) string {
 	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.HTTPStatusCode() != 0 {
 		return fmt.Sprintf("an answer with status %d that cannot be read", response.HTTPStatusCode())
 	}

@@ -57,18 +57,18 @@ func (*TargetGroups) Volatile() bool { return false }
 // it returns the targets in the groups that answered. A group of the spec that does not exist is an error, because it
 // would look like a group without members.
 func (t *TargetGroups) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
-	who := identify(node)
-	if who.empty() {
-		return nil, nameless(node, "neither an instance of EC2 nor an address that a target can have")
+	id := identify(node)
+	if id.empty() {
+		return nil, noIdentity(node, "neither an instance of EC2 nor an address that a target can have")
 	}
-	groups, err := t.groups(ctx, who)
+	groups, err := t.groups(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	var found []balancer.Membership
 	var failures []error
 	for _, group := range groups {
-		places, err := t.members(ctx, group, who)
+		places, err := t.members(ctx, group, id)
 		found = append(found, places...)
 		if err != nil {
 			failures = append(failures, err)
@@ -81,14 +81,14 @@ func (t *TargetGroups) Discover(ctx context.Context, node balancer.Node) ([]bala
 }
 
 // members returns the memberships of a Node in a group.
-func (t *TargetGroups) members(ctx context.Context, group string, who identity) (found []balancer.Membership, err error) {
-	health, err := t.look(ctx, group)
+func (t *TargetGroups) members(ctx context.Context, group string, id identity) (found []balancer.Membership, err error) {
+	health, err := t.readHealth(ctx, group)
 	if health.gone && len(t.spec.ARNs) > 0 {
 		err = missing("spec.targetGroups.arns", "target group", group, t.spec.Region)
 	}
 	for _, d := range health.targets {
-		if d.Target != nil && who.is(aws.ToString(d.Target.Id)) && !notRegistered(d.TargetHealth) {
-			found = append(found, who.membership(group, d.Target))
+		if d.Target != nil && id.is(aws.ToString(d.Target.Id)) && !notRegistered(d.TargetHealth) {
+			found = append(found, id.membership(group, d.Target))
 		}
 	}
 	return found, err
@@ -96,16 +96,16 @@ func (t *TargetGroups) members(ctx context.Context, group string, who identity) 
 
 // Elsewhere implements balancer.Driver.
 func (*TargetGroups) Elsewhere(node balancer.Node, m balancer.Membership) bool {
-	who, id := identify(node), *target(m).Id
-	if instanceID.MatchString(id) {
-		return who.instance != "" && id != who.instance
+	id, targetID := identify(node), *target(m).Id
+	if instanceID.MatchString(targetID) {
+		return id.instance != "" && targetID != id.instance
 	}
-	return len(who.addresses) > 0 && !who.is(id)
+	return len(id.addresses) > 0 && !id.is(targetID)
 }
 
 // groups returns the target groups that may contain the Node: the ARNs of the spec, or all groups of the region with a
 // matching target type.
-func (t *TargetGroups) groups(ctx context.Context, who identity) ([]string, error) {
+func (t *TargetGroups) groups(ctx context.Context, id identity) ([]string, error) {
 	if len(t.spec.ARNs) > 0 {
 		return t.spec.ARNs, nil
 	}
@@ -119,8 +119,8 @@ func (t *TargetGroups) groups(ctx context.Context, who identity) ([]string, erro
 	}
 	var groups []string
 	for _, g := range all {
-		instances := g.TargetType == types.TargetTypeEnumInstance && who.instance != ""
-		addresses := g.TargetType == types.TargetTypeEnumIp && len(who.addresses) > 0
+		instances := g.TargetType == types.TargetTypeEnumInstance && id.instance != ""
+		addresses := g.TargetType == types.TargetTypeEnumIp && len(id.addresses) > 0
 		if instances || addresses {
 			groups = append(groups, aws.ToString(g.TargetGroupArn))
 		}
@@ -151,8 +151,8 @@ type targetHealth struct {
 	gone    bool
 }
 
-// look returns the health of a group. The result is shared with other callers: do not change it.
-func (t *TargetGroups) look(ctx context.Context, group string) (targetHealth, error) {
+// readHealth returns the health of a group. The result is shared with other callers: do not change it.
+func (t *TargetGroups) readHealth(ctx context.Context, group string) (targetHealth, error) {
 	s, err := t.clients.at(ctx, t.spec.AWSAccess)
 	if err != nil {
 		return targetHealth{}, err
@@ -194,14 +194,14 @@ func (t *TargetGroups) Status(ctx context.Context, memberships []balancer.Member
 	looks := map[string]func(balancer.Membership) balancer.Status{}
 	var failures []error
 	for _, pool := range pools {
-		health, err := t.look(ctx, pool)
+		health, err := t.readHealth(ctx, pool)
 		switch {
 		case err != nil:
 			failures = append(failures, err)
 		case health.gone:
 			looks[pool] = func(balancer.Membership) balancer.Status { return balancer.Status{State: balancer.Absent} }
 		default:
-			looks[pool] = func(m balancer.Membership) balancer.Status { return statusOf(m, health.targets, s.told.out) }
+			looks[pool] = func(m balancer.Membership) balancer.Status { return statusOf(m, health.targets, s.drains.out) }
 		}
 		if err != nil && stopsCalls(ctx, err) {
 			break
@@ -209,8 +209,8 @@ func (t *TargetGroups) Status(ctx context.Context, memberships []balancer.Member
 	}
 	statuses := unknown(memberships)
 	for i, m := range memberships {
-		if look := looks[m.Pool]; look != nil {
-			statuses[i] = look(m)
+		if readHealth := looks[m.Pool]; readHealth != nil {
+			statuses[i] = readHealth(m)
 		}
 	}
 	return statuses, errors.Join(failures...)
@@ -235,7 +235,7 @@ func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Members
 		}
 		s.health.forget(group)
 		defer s.health.forget(group)
-		return s.told.take(members, func() error {
+		return s.drains.take(members, func() error {
 			_, err := s.targetGroups.DeregisterTargets(ctx, &elbv2.DeregisterTargetsInput{TargetGroupArn: &group, Targets: targets(members)})
 			return err
 		})
@@ -247,7 +247,7 @@ func (t *TargetGroups) Restore(ctx context.Context, memberships []balancer.Membe
 	return callPerPool(ctx, memberships, "RegisterTargets", isGone, func(group string, members []balancer.Membership) error {
 		s, err := t.clients.at(ctx, t.spec.AWSAccess)
 		if err == nil {
-			s.told.forget(members)
+			s.drains.forget(members)
 			s.health.forget(group)
 			defer s.health.forget(group)
 			_, err = s.targetGroups.RegisterTargets(ctx, &elbv2.RegisterTargetsInput{TargetGroupArn: &group, Targets: targets(members)})

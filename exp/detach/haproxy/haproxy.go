@@ -102,7 +102,7 @@ func addresses(node balancer.Node) ([]netip.Addr, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("node %q has no IP address: %w", node.Name, balancer.ErrNameless)
+		return nil, fmt.Errorf("node %q has no IP address: %w", node.Name, balancer.ErrNoIdentity)
 	}
 	return all, nil
 }
@@ -170,11 +170,11 @@ func (d *Driver) set(ctx context.Context, memberships []balancer.Membership, sta
 
 // each runs ask for all endpoints concurrently. It returns the results of the endpoints that answered, in order, and
 // the joined errors of the others.
-func each[T any](endpoints []endpoint, ask func(endpoint) (T, error)) ([]T, error) {
+func each[T any](endpoints []endpoint, call func(endpoint) (T, error)) ([]T, error) {
 	answers, errs := make([]T, len(endpoints)), make([]error, len(endpoints))
 	var wg sync.WaitGroup
 	for i, e := range endpoints {
-		wg.Go(func() { answers[i], errs[i] = ask(e) })
+		wg.Go(func() { answers[i], errs[i] = call(e) })
 	}
 	wg.Wait()
 	var answered []T
@@ -192,7 +192,7 @@ func status(m balancer.Membership, processes [][]server) balancer.Status {
 	var connections int64
 	var others *int
 	for _, servers := range processes {
-		member := server{place: place{m.Pool, m.Member}}
+		member := server{serverKey: serverKey{m.Pool, m.Member}}
 		if i := slices.IndexFunc(servers, func(s server) bool { return s.is(m) }); i >= 0 {
 			member = servers[i]
 			seen[member.state()] = true
@@ -222,7 +222,7 @@ func othersOf(member server, servers []server) (n int, known bool) {
 			continue
 		}
 		known = true
-		if s.serves() && (s.address != member.address || !s.address.IsValid() && s.place != member.place) {
+		if s.serves() && (s.address != member.address || !s.address.IsValid() && s.serverKey != member.serverKey) {
 			n++
 		}
 	}

@@ -344,7 +344,7 @@ func TestWhatSomebodyElseDrainsIsNotPutBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			step := plan.Round([]plan.Member{{Place: place, Status: status[0], Taken: true}}, 1)[0]
+			step := plan.Round([]plan.Member{{Membership: place, Status: status[0], Taken: true}}, 1)[0]
 			if restore := step.Act == plan.Restore; restore != c.restore {
 				t.Errorf("state %s, %q, want it restored: %t", status[0].State, step.Act, c.restore)
 			}
@@ -426,7 +426,7 @@ func TestHostileAnswers(t *testing.T) {
 		"state is negative":       {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 -1 1 80\n\n"},
 		"port is none":            {"show servers state": stateHeader + "1 web 1 a 192.0.2.1 2 0 1 65536\n\n"},
 		"a name with a command":   {"show servers state": stateHeader + "1 web;quit 1 a 192.0.2.1 2 0 1 80\n\n"},
-		"a long name":             {"show servers state": stateHeader + strings.Replace(row, " a ", " "+strings.Repeat("a", longestName+1)+" ", 1) + "\n"},
+		"a long name":             {"show servers state": stateHeader + strings.Replace(row, " a ", " "+strings.Repeat("a", maxName+1)+" ", 1) + "\n"},
 		"a name of megabytes":     {"show servers state": stateHeader + strings.Replace(row, " a ", " "+strings.Repeat("\x01", 1<<20)+" ", 1) + "\n"},
 		"too many servers":        {"show servers state": stateHeader + full.String() + "\n"},
 		"goes on after its end":   {"show servers state": stateHeader + row + "\n" + row + "\n"},

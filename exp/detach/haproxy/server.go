@@ -33,12 +33,12 @@ const (
 	running  = 2
 )
 
-// place identifies a server by its backend and name.
-type place struct{ backend, name string }
+// serverKey identifies a server by its backend and name.
+type serverKey struct{ backend, name string }
 
 // server is the state of a server in one process.
 type server struct {
-	place
+	serverKey
 	// address is invalid if the server has none, for example because its name does not resolve.
 	address netip.Addr
 	port    int32
@@ -59,7 +59,7 @@ func (s server) membership() balancer.Membership {
 // matches every membership with its backend and name, and gets no connections.
 func (s server) is(m balancer.Membership) bool {
 	if !s.address.IsValid() {
-		return s.place == place{m.Pool, m.Member}
+		return s.serverKey == serverKey{m.Pool, m.Member}
 	}
 	return s.membership().Same(m)
 }
@@ -97,13 +97,13 @@ func (s server) state() balancer.State {
 	}
 }
 
-// longestName bounds the length of a name, because names of drained servers are recorded.
-const longestName = 256
+// maxName bounds the length of a name, because names of drained servers are recorded.
+const maxName = 256
 
 // isName reports whether HAProxy accepts the name for a backend or server. Such a name contains no character with a
 // meaning in commands, such as a space, a slash or a semicolon.
 func isName(s string) bool {
-	return s != "" && len(s) <= longestName && !strings.ContainsFunc(s, func(r rune) bool {
+	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune(".:_-", r)
 	})
 }
@@ -149,7 +149,7 @@ func parseServer(columns columns, line string) (server, error) {
 	if err != nil {
 		return server{}, err
 	}
-	s := server{place: place{row.text("be_name"), row.text("srv_name")}}
+	s := server{serverKey: serverKey{row.text("be_name"), row.text("srv_name")}}
 	if !isName(s.backend) || !isName(s.name) {
 		return server{}, fmt.Errorf("server %s of backend %s: HAProxy has no such names", quote(s.name), quote(s.backend))
 	}
@@ -177,9 +177,9 @@ func count(servers []server, answer io.Reader) error {
 	if err != nil {
 		return err
 	}
-	of := make(map[place]*figures, len(servers))
+	of := make(map[serverKey]*statistics, len(servers))
 	for _, s := range servers {
-		of[s.place] = &figures{}
+		of[s.serverKey] = &statistics{}
 	}
 	for {
 		fields, err := reader.Read()
@@ -194,7 +194,7 @@ func count(servers []server, answer io.Reader) error {
 		}
 	}
 	for i, s := range servers {
-		f := of[s.place]
+		f := of[s.serverKey]
 		if !f.found {
 			return fmt.Errorf("there are no statistics of server %s/%s: HAProxy was changed while it was asked", s.backend, s.name)
 		}
@@ -203,20 +203,20 @@ func count(servers []server, answer io.Reader) error {
 	return nil
 }
 
-// figures are the statistics of a server. found means that the answer has them.
-type figures struct {
+// statistics are the connections and the role of a server. found means that the answer has them.
+type statistics struct {
 	connections   int64
 	backup, found bool
 }
 
 // count reads a row of the statistics. It ignores rows of unknown servers.
-func (c columns) count(fields []string, of map[place]*figures) error {
+func (c columns) count(fields []string, of map[serverKey]*statistics) error {
 	row, err := c.of(fields)
 	if err != nil {
 		return err
 	}
-	f := figures{int64(row.number("scur", 1<<30)) + int64(row.number("qcur", 1<<30)), row.number("bck", 1) == 1, true}
-	if known := of[place{row.text("pxname"), row.text("svname")}]; known != nil {
+	f := statistics{int64(row.number("scur", 1<<30)) + int64(row.number("qcur", 1<<30)), row.number("bck", 1) == 1, true}
+	if known := of[serverKey{row.text("pxname"), row.text("svname")}]; known != nil {
 		*known = f
 	}
 	return row.err

@@ -122,7 +122,7 @@ func (d *Driver) get(ctx context.Context, name string) (*corev1.Node, error) {
 
 // Status implements balancer.Driver.
 func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
-	nodes, err := d.look(ctx)
+	nodes, err := d.readNodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +143,8 @@ func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) 
 	return statuses, nil
 }
 
-// look returns all Nodes by name. It reads live those whose last write the cache does not show yet.
-func (d *Driver) look(ctx context.Context) (map[string]*corev1.Node, error) {
+// readNodes returns all Nodes by name. It reads live those whose last write the cache does not show yet.
+func (d *Driver) readNodes(ctx context.Context) (map[string]*corev1.Node, error) {
 	list, err := d.nodes.List(ctx)
 	if err != nil {
 		return nil, err

@@ -128,8 +128,9 @@ type Record struct {
 	LoadBalancers []string
 	// Replaces are the pods of DaemonSets that were being replaced.
 	Replaces []Replacement
-	// Places is the number of drained memberships. Lasting is how many of them are restored when the Node comes back.
-	Places, Lasting int
+	// Memberships is the number of drained memberships. Lasting is how many of them are restored when the Node comes
+	// back.
+	Memberships, Lasting int
 	// Open means that at least one load balancer has not confirmed the detach.
 	Open bool
 }
@@ -168,7 +169,7 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 	trigger := n.Trigger(keys)
 	replaces := n.replacements(r, trigger == "")
 	switch {
-	case trigger != "" && (balanced || r.Places > 0):
+	case trigger != "" && (balanced || r.Memberships > 0):
 		return out(n, r, trigger, replaces)
 	case trigger != "":
 		return Decision{Unmark: r.Exists && n.Marked, Delete: r.Exists}
@@ -188,14 +189,14 @@ func absent(n Node, r Record, balanced bool) Decision {
 	switch {
 	case r.Open && (r.Trigger == Emergency || r.Trigger == Departure):
 		return Decision{Trigger: r.Trigger} // The load balancer may still send connections to the machine.
-	case n.Owned && (r.Exists && (balanced || r.Places > 0) || balanced && n.Machine == Leaves):
+	case n.Owned && (r.Exists && (balanced || r.Memberships > 0) || balanced && n.Machine == Leaves):
 		return gone
 	case !r.Exists:
 		return Decision{}
 	case r.Lasting == 0:
 		return Decision{Delete: true}
 	default:
-		gone.Forget = r.Places > r.Lasting
+		gone.Forget = r.Memberships > r.Lasting
 		gone.Write = gone.Write || gone.Forget
 		return gone
 	}
@@ -204,7 +205,7 @@ func absent(n Node, r Record, balanced bool) Decision {
 // other reports whether the recorded Node was another machine with the same name. The memberships of that machine must
 // not be restored for this Node.
 func (r Record) other(n Node) bool {
-	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Places > r.Lasting
+	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Memberships > r.Lasting
 }
 
 // out decides for a Node that must be detached. It cordons and marks the Node only once, before the record is written,
@@ -245,7 +246,7 @@ func in(n Node, r Record) Decision {
 		return d
 	}
 	d.Write, d.Forget = r.Trigger != "" || r.UID != n.UID, r.other(n)
-	d.Delete = !d.Write && r.Places == 0
+	d.Delete = !d.Write && r.Memberships == 0
 	return d
 }
 

@@ -61,7 +61,7 @@ func TestWhatIsDoneAboutANode(t *testing.T) {
 	t.Parallel()
 	leaves := with(func(n *plan.Node) { n.Machine = plan.Leaves })
 	at := func(r plan.Record) plan.Record { r.Exists = true; return r }
-	out := at(plan.Record{UID: "n1", Trigger: plan.Departure, Places: 2, Lasting: 1})
+	out := at(plan.Record{UID: "n1", Trigger: plan.Departure, Memberships: 2, Lasting: 1})
 	for name, tc := range map[string]struct {
 		reason string
 		node   plan.Node
@@ -81,25 +81,25 @@ func TestWhatIsDoneAboutANode(t *testing.T) {
 		"Cordoned":     {"Who cordoned it wants it so.", with(func(n *plan.Node) { n.Unschedulable = true }), plan.Record{}, false, plan.Decision{Mark: true, Write: true, Trigger: plan.Cordoned}},
 		"Stays":        {"Its place is given back before anything is forgotten.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs, n.Marked = true, true, true }), out, false, plan.Decision{Uncordon: true, Unmark: true, Write: true}},
 		"StaysAlone":   {"Also without a load balancer.", runs, out, true, plan.Decision{Write: true}},
-		"PlacesOpen":   {"A place is still to be given back.", runs, at(plan.Record{UID: "n1", Places: 1}), false, plan.Decision{}},
+		"PlacesOpen":   {"A place is still to be given back.", runs, at(plan.Record{UID: "n1", Memberships: 1}), false, plan.Decision{}},
 		"AllBack":      {"Nothing is left.", runs, at(plan.Record{UID: "n1"}), false, plan.Decision{Delete: true}},
 		"LeftCordon":   {"A crash left it.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs = true, true }), plan.Record{}, false, plan.Decision{Uncordon: true}},
 		"Resumes":      {"Its departure was withdrawn.", with(func(n *plan.Node) { n.Stopped = true }), plan.Record{}, true, plan.Decision{Resume: true}},
 		"Gone":         {"What lasts waits for it.", plan.Node{Known: true}, out, false, plan.Decision{Write: true, Trigger: plan.Gone, Forget: true}},
-		"GoneAlready":  {"Once.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Trigger: plan.Gone}},
-		"GoneForGood":  {"Nothing waits for it.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Departure, Places: 1}), false, plan.Decision{Delete: true}},
-		"Comes":        {"It takes no connections yet.", with(func(n *plan.Node) { n.UID, n.Ready = "n2", false }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{}},
-		"IsBack":       {"Its place is given back.", with(func(n *plan.Node) { n.UID = "n2" }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 1, Lasting: 1}), false, plan.Decision{Write: true}},
+		"GoneAlready":  {"Once.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Memberships: 1, Lasting: 1}), false, plan.Decision{Trigger: plan.Gone}},
+		"GoneForGood":  {"Nothing waits for it.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Departure, Memberships: 1}), false, plan.Decision{Delete: true}},
+		"Comes":        {"It takes no connections yet.", with(func(n *plan.Node) { n.UID, n.Ready = "n2", false }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Memberships: 1, Lasting: 1}), false, plan.Decision{}},
+		"IsBack":       {"Its place is given back.", with(func(n *plan.Node) { n.UID = "n2" }), at(plan.Record{UID: "n1", Trigger: plan.Gone, Memberships: 1, Lasting: 1}), false, plan.Decision{Write: true}},
 		"NotReady":     {"It takes no connections: its machine may be away.", with(func(n *plan.Node) { n.Ready = false }), out, false, plan.Decision{}},
-		"GoneOwned":    {"Its kubelet may make it anew.", plan.Node{Known: true, Owned: true}, at(plan.Record{UID: "n1", Trigger: plan.Cordoned, Places: 1}), false, plan.Decision{Write: true, Trigger: plan.Gone}},
+		"GoneOwned":    {"Its kubelet may make it anew.", plan.Node{Known: true, Owned: true}, at(plan.Record{UID: "n1", Trigger: plan.Cordoned, Memberships: 1}), false, plan.Decision{Write: true, Trigger: plan.Gone}},
 		"GoneLeaves":   {"Whoever waits is told.", plan.Node{Known: true, Owned: true, Machine: plan.Leaves}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Gone}},
-		"GoneNoOwner":  {"What waited for its Machine is forgotten.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Places: 2, Lasting: 1}), false, plan.Decision{Write: true, Trigger: plan.Gone, Forget: true}},
+		"GoneNoOwner":  {"What waited for its Machine is forgotten.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Gone, Memberships: 2, Lasting: 1}), false, plan.Decision{Write: true, Trigger: plan.Gone, Forget: true}},
 		"OwnerSilent":  {"The load balancer has not answered: it may send connections yet.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Emergency, Open: true}), false, plan.Decision{Trigger: plan.Emergency}},
 		"LeavesSilent": {"The machine has missed a deadline, and is gone.", plan.Node{Known: true, Owned: true, Machine: plan.Leaves}, at(plan.Record{UID: "n1", Trigger: plan.Departure, Open: true}), false, plan.Decision{Trigger: plan.Departure}},
 		"OwnerDone":    {"It is out everywhere.", plan.Node{Known: true}, at(plan.Record{UID: "n1", Trigger: plan.Emergency}), false, plan.Decision{Delete: true}},
 		"Another": {
 			"It has the name alone in common.", with(func(n *plan.Node) { n.UID, n.ProviderID = "n2", "i-2" }),
-			at(plan.Record{UID: "n1", ProviderID: "i-1", Trigger: plan.Gone, Places: 2, Lasting: 1}), false,
+			at(plan.Record{UID: "n1", ProviderID: "i-1", Trigger: plan.Gone, Memberships: 2, Lasting: 1}), false,
 			plan.Decision{Write: true, Forget: true},
 		},
 		"OwnerUnseen": {"Its Machine says who it is.", plan.Node{Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
@@ -153,7 +153,7 @@ func TestWhatIsDoneAboutAMember(t *testing.T) {
 		"GoneAndBack":     {"Another host has registered the address.", plan.Member{Out: true, Taken: true, Gone: true, Status: attached(1)}, plan.Step{}},
 		"GoneAndReloaded": {"The load balancer has forgotten.", plan.Member{Out: true, Taken: true, Gone: true, Volatile: true, Status: attached(1)}, plan.Step{Act: plan.Drain}},
 	} {
-		tc.member.Place = place
+		tc.member.Membership = place
 		if diff := cmp.Diff([]plan.Step{tc.want}, plan.Round([]plan.Member{tc.member}, 1)); diff != "" {
 			t.Errorf("%s: %s -want, +got:\n%s", name, tc.reason, diff)
 		}
@@ -167,7 +167,7 @@ func TestAPoolKeepsItsFloor(t *testing.T) {
 	var members []plan.Member
 	for i, node := range []string{"a", "b", "c", "d"} {
 		members = append(members, plan.Member{
-			Node: node, Out: true, Since: start.Add(time.Duration(-i) * time.Minute), Place: balancer.Membership{Pool: "web", Member: node}, Status: attached(3),
+			Node: node, Out: true, Since: start.Add(time.Duration(-i) * time.Minute), Membership: balancer.Membership{Pool: "web", Member: node}, Status: attached(3),
 		})
 	}
 	for floor, want := range map[int]string{0: "abcd", 1: "bcd", 2: "cd", 3: "d", 4: ""} {
@@ -185,7 +185,7 @@ func TestAPoolKeepsItsFloor(t *testing.T) {
 	if steps := plan.Round(members, 3); steps[0].Act != plan.Drain || steps[3].Act != "" {
 		t.Errorf("an owner's machine counts, and comes first: %+v", steps)
 	}
-	members[2].Place.Pool = "other"
+	members[2].Membership.Pool = "other"
 	members[2].Status = attached(0)
 	if steps := plan.Round(members, 1); steps[2].Held == "" || steps[3].Act != plan.Drain {
 		t.Errorf("each pool has its own floor: %+v", steps)

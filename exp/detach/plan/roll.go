@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patience is how long a Node may be detached for a roll before the roll is reported as late.
-const patience = 10 * time.Minute
+// lateAfter is how long a Node may be detached for a roll before the roll is reported as late.
+const lateAfter = 10 * time.Minute
 
 // Roll is the state of one DaemonSet whose outdated pods are replaced.
 type Roll struct {
@@ -27,12 +27,12 @@ type Roll struct {
 type RollNode struct {
 	// Node is the name of the Node.
 	Node string
-	// Away means that the Node is detached for another reason. The roll skips it and does not wait for it.
-	Away bool
+	// Detached means that the Node is detached for another reason. The roll skips it and does not wait for it.
+	Detached bool
 	// Replaces means that its pod is being replaced, since Since. Owed means that memberships must still be restored
 	// after that.
-	Replaces, Owed bool
-	Since          time.Time
+	Replaces, RestorePending bool
+	Since                    time.Time
 	// Pods are the pods of the DaemonSet on the Node.
 	Pods []Pod
 }
@@ -61,8 +61,8 @@ func (r Roll) Next() (t RollStep) {
 		}
 	}
 	t.Left = len(old)
-	if i := slices.IndexFunc(nodes, func(n RollNode) bool { return n.Replaces || n.Owed }); i >= 0 {
-		t.Waits = nodes[i].says(r.Revision)
+	if i := slices.IndexFunc(nodes, func(n RollNode) bool { return n.Replaces || n.RestorePending }); i >= 0 {
+		t.Waits = nodes[i].waitReason(r.Revision)
 		t.setDeadline(nodes[i], r.Now)
 		return t
 	}
@@ -73,7 +73,7 @@ func (r Roll) Next() (t RollStep) {
 		t.Late = true
 		return t
 	}
-	if i := slices.IndexFunc(old, func(n RollNode) bool { return !n.Away }); i >= 0 {
+	if i := slices.IndexFunc(old, func(n RollNode) bool { return !n.Detached }); i >= 0 {
 		t.Node, t.Pod = old[i].Node, old[i].outdated(r.Revision)
 		return t
 	}
@@ -86,7 +86,7 @@ func (r Roll) Next() (t RollStep) {
 func (r Roll) nodeWithoutReadyPod(nodes []RollNode) string {
 	have := 0
 	for _, n := range nodes {
-		if !n.Away && !slices.ContainsFunc(n.Pods, Pod.serves) {
+		if !n.Detached && !slices.ContainsFunc(n.Pods, Pod.serves) {
 			return fmt.Sprintf("Node %s has no Ready pod", n.Node)
 		}
 		if len(n.Pods) > 0 {
@@ -108,8 +108,8 @@ func (n RollNode) outdated(revision string) string {
 	return n.Pods[i].UID
 }
 
-// says returns what a Node waits for.
-func (n RollNode) says(revision string) string {
+// waitReason returns what a Node waits for.
+func (n RollNode) waitReason(revision string) string {
 	switch {
 	case !n.Replaces:
 		return fmt.Sprintf("Node %s is being put back", n.Node)
@@ -125,7 +125,7 @@ func (t *RollStep) setDeadline(n RollNode, now time.Time) {
 	if n.Since.IsZero() {
 		return
 	}
-	if late := n.Since.Add(patience); now.Before(late) {
+	if late := n.Since.Add(lateAfter); now.Before(late) {
 		t.Until = late
 	} else {
 		t.Late = true

@@ -24,8 +24,8 @@ func TestWhoseTurnItIs(t *testing.T) {
 	dark := func(s *plan.RollNode) { s.Pods[0].Ready = false }
 	ending := func(s *plan.RollNode) { s.Pods[0].Ends = true }
 	none := func(s *plan.RollNode) { s.Pods = nil }
-	away := func(s *plan.RollNode) { s.Away = true }
-	owed := func(s *plan.RollNode) { s.Owed = true }
+	away := func(s *plan.RollNode) { s.Detached = true }
+	owed := func(s *plan.RollNode) { s.RestorePending = true }
 	out := func(ago time.Duration) func(*plan.RollNode) {
 		return func(s *plan.RollNode) { s.Replaces, s.Since = true, now.Add(-ago) }
 	}

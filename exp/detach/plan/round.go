@@ -15,9 +15,9 @@ import (
 type Member struct {
 	// Node identifies the Node in the order of members. It is the name of its NodeAttachment.
 	Node string
-	// Place identifies the membership. Status is what the load balancer reports about it.
-	Place  balancer.Membership
-	Status balancer.Status
+	// Membership identifies the membership. Status is what the load balancer reports about it.
+	Membership balancer.Membership
+	Status     balancer.Status
 	// Taken means that the record lists the membership as drained, or about to be drained.
 	Taken bool
 	// TakenAt is when it was recorded. It is zero if it is not on record.
@@ -51,8 +51,8 @@ const (
 	HandOver Act = "HandOver"
 )
 
-// Settles reports whether the action removes the membership from the record of this load balancer.
-func (a Act) Settles() bool { return a == Release || a == HandOver }
+// EndsRecord reports whether the action removes the membership from the record of this load balancer.
+func (a Act) EndsRecord() bool { return a == Release || a == HandOver }
 
 // Step is the action on a Member, or the reason to wait.
 type Step struct {
@@ -67,15 +67,15 @@ type Step struct {
 func Round(members []Member, floor int) []Step {
 	steps, pools := make([]Step, len(members)), map[string]*pool{}
 	for _, m := range members {
-		p := pools[m.Place.Pool]
+		p := pools[m.Membership.Pool]
 		if p == nil {
 			p = &pool{}
-			pools[m.Place.Pool] = p
+			pools[m.Membership.Pool] = p
 		}
-		p.see(m.Status)
+		p.count(m.Status)
 	}
 	for _, i := range order(members) {
-		steps[i] = step(members[i], pools[members[i].Place.Pool], floor)
+		steps[i] = step(members[i], pools[members[i].Membership.Pool], floor)
 	}
 	return steps
 }
@@ -105,7 +105,7 @@ func step(m Member, p *pool, floor int) Step {
 	case m.Gone && (!m.Volatile || !m.Taken):
 		return Step{} // The membership belongs to the host that registers the address next.
 	case m.Out && m.Status.State == balancer.Attached:
-		return p.leave(m, floor)
+		return p.drain(m, floor)
 	case m.Out, !m.Taken, m.Gone:
 		return Step{}
 	}
@@ -142,15 +142,15 @@ func (m Member) release() Step {
 
 // pool counts the members of a pool that get new connections.
 type pool struct {
-	// seen means that the load balancer reported the number. unknown means that it did not report it for an attached
+	// counted means that the load balancer reported the number. unknown means that it did not report it for an attached
 	// member.
-	seen, unknown bool
-	serving       int
+	counted, unknown bool
+	serving          int
 }
 
-// see adds the status of one member. All members of a pool report the same number unless it changes meanwhile; the
+// count adds the status of one member. All members of a pool report the same number unless it changes meanwhile; the
 // smallest counts.
-func (p *pool) see(s balancer.Status) {
+func (p *pool) count(s balancer.Status) {
 	if s.Others == nil {
 		p.unknown = p.unknown || s.State == balancer.Attached
 		return
@@ -159,13 +159,13 @@ func (p *pool) see(s balancer.Status) {
 	if s.State == balancer.Attached {
 		serving++
 	}
-	if !p.seen || serving < p.serving {
-		p.seen, p.serving = true, serving
+	if !p.counted || serving < p.serving {
+		p.counted, p.serving = true, serving
 	}
 }
 
-// leave drains a member if enough others remain.
-func (p *pool) leave(m Member, floor int) Step {
+// drain drains a member if enough others remain.
+func (p *pool) drain(m Member, floor int) Step {
 	switch {
 	case m.Urgent, floor == 0:
 	case p.unknown:

@@ -38,9 +38,9 @@ const (
 	// atOnce is the number of concurrent calls. With it, 110 pods, the default maximum of a Node, fit into one
 	// callTimeout.
 	atOnce = 32
-	// nextLook is the interval between two reads of terminating pods. The manager does not watch all pods of workload
-	// clusters.
-	nextLook = 3 * time.Second
+	// checkInterval is the interval between two reads of terminating pods. The manager does not watch all pods of
+	// workload clusters.
+	checkInterval = 3 * time.Second
 	// nextTry is the delay after a refused eviction or deletion.
 	nextTry = 5 * time.Second
 )
@@ -76,13 +76,13 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if d.Phase != hooksv1.BeforeTermination || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	return s.HookCaller.CheckRemote(ctx, d, s.live(func(ctx context.Context) leaving.Response { return s.look(ctx, d, nil) }), now), nil
+	return s.HookCaller.CheckRemote(ctx, d, s.live(func(ctx context.Context) leaving.Response { return s.stopPods(ctx, d, nil) }), now), nil
 }
 
-func (s *Step) live(look func(context.Context) leaving.Response) leaving.RemoteCheck {
+func (s *Step) live(check func(context.Context) leaving.Response) leaving.RemoteCheck {
 	has := cmp.Or(s.Deadline, DefaultDeadline)
 	return leaving.RemoteCheck{
-		Look: look, MaxWait: has, Call: callTimeout,
+		Look: check, MaxWait: has, Call: callTimeout,
 		Reason: v1alpha1.StoppingPodsReason, Unseen: "pods have not been looked at yet", Late: fmt.Sprintf("pods were not stopped within %s", has),
 	}
 }
@@ -93,7 +93,7 @@ func (s *Step) live(look func(context.Context) leaving.Response) leaving.RemoteC
 func (s *Step) StopWithoutHook(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
 	asks := leaving.Departing{Phase: hooksv1.BeforeTermination, Began: now, Machine: &clusterv1.Machine{}}
 	asks.Machine.Namespace, asks.Machine.Name, asks.Machine.UID, asks.Machine.Spec.ClusterName = request.Namespace, request.Name, types.UID(request.String()), d.Cluster().Name
-	v := s.HookCaller.CheckRemote(ctx, asks, s.live(func(ctx context.Context) leaving.Response { return s.look(ctx, d, leaves) }), now)
+	v := s.HookCaller.CheckRemote(ctx, asks, s.live(func(ctx context.Context) leaving.Response { return s.stopPods(ctx, d, leaves) }), now)
 	if v.Again.IsZero() {
 		return 0
 	}
@@ -106,13 +106,13 @@ func (s *Step) ForgetWithoutHook(request types.NamespacedName) {
 }
 
 // look reads the pods once and stops the current group. It does nothing if leaves returns false.
-func (s *Step) look(ctx context.Context, d leaving.Departing, leaves func(*corev1.Node) bool) leaving.Response {
+func (s *Step) stopPods(ctx context.Context, d leaving.Departing, leaves func(*corev1.Node) bool) leaving.Response {
 	n, err := s.observe(ctx, d)
 	if err != nil || n == nil {
 		return leaving.Response{Err: err}
 	}
 	if leaves != nil && !leaves(n.Node) {
-		return leaving.Response{Wait: nextLook} // The cache and the live read differ: one of them is late.
+		return leaving.Response{Wait: checkInterval} // The cache and the live read differ: one of them is late.
 	}
 	decision, refused, err := s.act(ctx, d, n)
 	a := leaving.Response{Says: strings.Join(append(decision.Notes, refused...), "; "), Err: err}
@@ -121,7 +121,7 @@ func (s *Step) look(ctx context.Context, d leaving.Departing, leaves func(*corev
 	case len(refused) > 0:
 		a.Wait = nextTry
 	default:
-		a.Wait = nextLook
+		a.Wait = checkInterval
 	}
 	return a
 }

@@ -64,9 +64,9 @@ const (
 	slack = 30 * time.Second
 	// mostNamed is how many pods a note names.
 	mostNamed = 5
-	// mostKept bounds the recorded text of a priority, in bytes. No number is longer, and the record of all pods must
+	// maxKept bounds the recorded text of a priority, in bytes. No number is longer, and the record of all pods must
 	// fit into the annotation.
-	mostKept = 64
+	maxKept = 64
 )
 
 // Decide returns the next group of pods to stop or to wait for.
@@ -121,7 +121,7 @@ func priorityOf(p Pod, record map[string]string) (priority *int64, note string) 
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {
-		return nil, fmt.Sprintf("%s is left alone: its priority %q is not a whole number", p, clip.To(text, mostKept))
+		return nil, fmt.Sprintf("%s is left alone: its priority %q is not a whole number", p, clip.To(text, maxKept))
 	}
 	return &n, ""
 }
@@ -136,7 +136,7 @@ func recordOf(f Facts) (map[string]string, Decision, error) {
 	record := map[string]string{}
 	for _, p := range f.Pods {
 		if p.Priority != nil {
-			record[p.UID] = clip.To(strings.TrimSpace(*p.Priority), mostKept)
+			record[p.UID] = clip.To(strings.TrimSpace(*p.Priority), maxKept)
 		}
 	}
 	if len(record) == 0 {
