@@ -57,7 +57,7 @@ func (e *Evictor) markPod(ctx context.Context, s *scope) (again bool, err error)
 	if made := s.request.CreationTimestamp.Time; since.Before(made) {
 		since = made // Our clock may be behind; an earlier time would shorten the deadline.
 	}
-	if at := requestFacts(s.request, s.node).Asked(*podFacts(s.pod, nil), since); !at.IsZero() {
+	if at := requestFacts(s.request, s.node).RequestedAt(*podFacts(s.pod, nil), since); !at.IsZero() {
 		since = at // The operator removed the mark. The first deadline continues.
 	}
 	mark(s.pod, s.request.Spec.Request, since)
@@ -111,13 +111,13 @@ func (e *Evictor) record(ctx context.Context, s *scope, d verdict.Decision) (aga
 	r.Spec = evictionv1.RescheduleRequestSpec{
 		Pod: evictionv1.PodReference{Name: s.pod.Name, UID: s.pod.UID}, NodeName: s.pod.Spec.NodeName,
 		Policy: s.policy.PolicyReference, Request: s.policy.Request, Intent: evictionv1.IntentEviction,
-		Requester: clip.To(s.wanted.By, longestRequester),
+		Requester: clip.To(s.wanted.By, maxRequester),
 	}
 	if d.Relocation {
 		r.Spec.Intent = evictionv1.IntentRelocation
 	} else {
 		r.Labels = map[string]string{evictionv1.ControllerLabel: controllerOf(s.pod)}
-		if r.Spec.AskedTime, err = e.askedBefore(ctx, s); err != nil {
+		if r.Spec.AskedTime, err = e.previousAskedTime(ctx, s); err != nil {
 			return false, nil, err
 		}
 	}
@@ -141,10 +141,10 @@ func controllerOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// askedBefore returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is recreated
-// on a draining Node keeps the first deadline; otherwise the drain would never end. An askedTime before the Node was
-// cordoned belongs to an earlier drain.
-func (e *Evictor) askedBefore(ctx context.Context, s *scope) (first metav1.Time, err error) {
+// previousAskedTime returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is
+// recreated on a draining Node keeps the first deadline; otherwise the drain would never end. An askedTime before the
+// Node was cordoned belongs to an earlier drain.
+func (e *Evictor) previousAskedTime(ctx context.Context, s *scope) (first metav1.Time, err error) {
 	reader := e.Cache
 	if reader == nil {
 		reader = e.Live

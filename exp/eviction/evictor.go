@@ -20,14 +20,14 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
 )
 
-// Keep is the default of Evictor.Keep. Drainers retry every 5 to 20 seconds.
-const Keep = 10 * time.Minute
+// DefaultNameProtection is the default of Evictor.NameProtection. Drainers retry every 5 to 20 seconds.
+const DefaultNameProtection = 10 * time.Minute
 
 const (
-	// rounds bounds how often an eviction reads the facts: once before each write, and twice more after conflicts.
-	rounds = 5
-	// longestRequester bounds the recorded user name, in bytes.
-	longestRequester = 512
+	// maxRounds bounds how often an eviction reads the facts: once before each write, and twice more after conflicts.
+	maxRounds = 5
+	// maxRequester bounds the recorded user name, in bytes.
+	maxRequester = 512
 )
 
 // A Writer writes to the workload cluster.
@@ -56,9 +56,9 @@ type Evictor struct {
 	Clock clock.PassiveClock
 	// Taints are the keys of taints that mark a Node as draining, besides a cordon.
 	Taints []string
-	// Keep protects new pods: for this long after its creation, a pod with the name of a moved pod is not evicted by
-	// name alone.
-	Keep time.Duration
+	// NameProtection protects new pods: for this long after its creation, a pod with the name of a moved pod is not
+	// evicted by name alone.
+	NameProtection time.Duration
 }
 
 // An Attempt is a client's request to evict a pod.
@@ -127,7 +127,7 @@ func (e *Evictor) EvictCached(ctx context.Context, w Attempt) (Response, CacheAn
 		resp, known := e.evictDraining(ctx, s)
 		return resp, known, nil
 	case w.UID == "" || w.UID == pod.UID:
-		return s.response(e.Clock.Now(), e.Keep), Decided, nil
+		return s.response(e.Clock.Now(), e.NameProtection), Decided, nil
 	}
 	return Response{}, Undecided, nil
 }
@@ -164,20 +164,20 @@ func (e *Evictor) answersFromCache(ctx context.Context, s *scope) (resp Response
 			return Response{}, false
 		}
 	}
-	resp = s.response(e.Clock.Now(), e.Keep)
+	resp = s.response(e.Clock.Now(), e.NameProtection)
 	return resp, resp.Answer == verdict.Wait && resp.Step == verdict.None
 }
 
 // EvictLive decides on an eviction from live reads.
 func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 	var resp Response
-	for range rounds {
+	for range maxRounds {
 		s, err := e.observe(ctx, w)
 		if err != nil {
 			return Response{}, err
 		}
 		earlier := resp.Warnings
-		resp = s.response(e.Clock.Now(), e.Keep)
+		resp = s.response(e.Clock.Now(), e.NameProtection)
 		resp.Warnings = nil
 		resp.warn(append(earlier, s.warnings...))
 		if w.DryRun {
@@ -189,7 +189,7 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return Response{Decision: verdict.Decision{Outcome: verdict.NotRunning}, Pod: s.pod, Policy: s.policy}, nil // The namespace is being deleted with its pods.
 		case resp.Step == verdict.Mark && Refused(err):
-			return e.unasked(ctx, s, resp, err)
+			return e.handleRefusedMark(ctx, s, resp, err)
 		case err != nil || !again:
 			return resp, err
 		case resp.Step == verdict.Record && s.request != nil && e.Cache != nil:
@@ -202,11 +202,11 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 	return resp, nil // Other guards changed the objects in each round. The client retries.
 }
 
-// unasked handles a mark that the API server refused. At the deadline the fallback of the policy applies, as for a pod
-// that its operator did not move.
-func (e *Evictor) unasked(ctx context.Context, s *scope, resp Response, err error) (Response, error) {
+// handleRefusedMark handles a mark that the API server refused. At the deadline the fallback of the policy applies, as
+// for a pod that its operator did not move.
+func (e *Evictor) handleRefusedMark(ctx context.Context, s *scope, resp Response, err error) (Response, error) {
 	s.refused = true
-	late := verdict.Decide(s.facts(e.Clock.Now(), e.Keep))
+	late := verdict.Decide(s.facts(e.Clock.Now(), e.NameProtection))
 	if late.Outcome != verdict.Overdue {
 		return resp, err
 	}

@@ -53,12 +53,12 @@ func TestAnOperatorMovesItsPod(t *testing.T) {
 		for range 3 {
 			evict()
 		}
-		w.pass(eviction.Keep)
+		w.pass(eviction.DefaultNameProtection)
 		for range 4 {
 			for _, r := range w.requests() {
 				_, _ = w.reconciler.ReconcileRequest(t.Context(), client.ObjectKeyFromObject(&r))
 			}
-			w.pass(eviction.Keep)
+			w.pass(eviction.DefaultNameProtection)
 		}
 		see("left " + w.left())
 		return seen, len(w.Writes)
@@ -117,7 +117,7 @@ func TestAMovedPodIsGone(t *testing.T) {
 		t.Error("nobody asked")
 	}
 	w.drain(1, false)
-	w.pass(eviction.Keep)
+	w.pass(eviction.DefaultNameProtection)
 	w.evict("db-0", verdict.Allow, verdict.HealthyNode)
 }
 

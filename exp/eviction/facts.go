@@ -141,7 +141,7 @@ func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.R
 		return nil
 	}
 	q := &verdict.Request{
-		Since: r.CreationTimestamp.Time, Queued: r.CreationTimestamp.Time, FirstAsked: r.Spec.AskedTime.Time, Node: node,
+		Since: r.CreationTimestamp.Time, Queued: r.CreationTimestamp.Time, FirstMarked: r.Spec.AskedTime.Time, Node: node,
 		Relocation: r.Spec.Intent == evictionv1.IntentRelocation, Withdrawn: r.Spec.Intent == evictionv1.IntentWithdrawn,
 	}
 	if r.Spec.QueuedTime.After(q.Queued) {

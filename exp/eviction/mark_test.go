@@ -56,7 +56,7 @@ func TestAPodIsMarkedOnce(t *testing.T) {
 			return c.Patch(ctx, obj, patch, opts...)
 		},
 	})
-	evictor := &eviction.Evictor{Live: c, Policies: c, Cache: c, Write: actuate.New(c), Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 2, 8, 0, 30, 0, time.UTC)), Keep: eviction.Keep}
+	evictor := &eviction.Evictor{Live: c, Policies: c, Cache: c, Write: actuate.New(c), Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 2, 8, 0, 30, 0, time.UTC)), NameProtection: eviction.DefaultNameProtection}
 	resp, err := evictor.Evict(t.Context(), eviction.Attempt{Pod: client.ObjectKeyFromObject(pod), By: "drainer"})
 	if err != nil || others != 1 || resp.Outcome != verdict.Waiting {
 		t.Errorf("got %s, %v, want %s: somebody else has asked", resp.Outcome, err, verdict.Waiting)

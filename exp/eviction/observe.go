@@ -42,8 +42,8 @@ type predecessor struct {
 }
 
 // response runs the decision on the facts.
-func (s *scope) response(now time.Time, keep time.Duration) Response {
-	return Response{Decision: verdict.Decide(s.facts(now, keep)), Pod: s.pod, Policy: s.policy, Warnings: s.warnings}
+func (s *scope) response(now time.Time, nameProtection time.Duration) Response {
+	return Response{Decision: verdict.Decide(s.facts(now, nameProtection)), Pod: s.pod, Policy: s.policy, Warnings: s.warnings}
 }
 
 // needsTurn reports whether the pod waits for its turn: its policy has a maxConcurrent, and the pod is not marked yet.
@@ -51,10 +51,10 @@ func (s *scope) needsTurn() bool {
 	return s.policy.MaxConcurrent > 0 && s.request != nil && !marked(s.pod, s.request.Spec.Request)
 }
 
-func (s *scope) facts(now time.Time, keep time.Duration) verdict.Facts {
+func (s *scope) facts(now time.Time, nameProtection time.Duration) verdict.Facts {
 	f := verdict.Facts{
 		Now: now, UID: string(s.wanted.UID), DryRun: s.wanted.DryRun, Policy: s.policy.facts(), Node: s.node,
-		Request: requestFacts(s.request, s.node), Refused: s.refused, Others: s.others, Keep: keep,
+		Request: requestFacts(s.request, s.node), Refused: s.refused, Others: s.others, NameProtection: nameProtection,
 	}
 	for _, m := range s.moved {
 		f.Moved = append(f.Moved, *requestFacts(m.RescheduleRequest, m.from))
@@ -234,7 +234,7 @@ func (e *Evictor) observeOthers(ctx context.Context, s *scope) (err error) {
 func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error) {
 	in, most := client.InNamespace(s.pod.Namespace), int(s.policy.MaxConcurrent)
 	asked := &evictionv1.RescheduleRequestList{}
-	if err := e.Cache.List(ctx, asked, in, client.MatchingFields{AskedIndex: s.policy.String()}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := e.Cache.List(ctx, asked, in, client.MatchingFields{AskedTimeIndex: s.policy.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, err
 	}
 	q := newQueue(asked.Items, s.policy, s.request, e.Clock.Now())
@@ -264,12 +264,12 @@ func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error)
 	return n, nil
 }
 
-// AskedIndex is the index of Evictor.Cache over RescheduleRequests with an AskedTime.
-const AskedIndex = "5spot.finos.org/asked"
+// AskedTimeIndex is the index of Evictor.Cache over RescheduleRequests with an AskedTime.
+const AskedTimeIndex = "5spot.finos.org/asked"
 
-// IndexAsked returns the key of a RescheduleRequest in AskedIndex, its policy. It returns none for a request without an
-// AskedTime.
-func IndexAsked(obj client.Object) []string {
+// IndexAskedTime returns the key of a RescheduleRequest in AskedTimeIndex, its policy. It returns none for a request
+// without an AskedTime.
+func IndexAskedTime(obj client.Object) []string {
 	r, ok := obj.(*evictionv1.RescheduleRequest)
 	if !ok || r.Spec.AskedTime.IsZero() {
 		return nil

@@ -121,7 +121,7 @@ func (w *tale) tell() {
 	}
 	for range 12 { // Until no change by time is left.
 		w.tend()
-		w.pass(eviction.Keep + time.Second)
+		w.pass(eviction.DefaultNameProtection + time.Second)
 	}
 	for _, p := range w.pods {
 		if w.asked(p) && !w.byHand[p.UID] {
@@ -288,7 +288,7 @@ func (w *tale) askedForLong(p *corev1.Pod) bool {
 // movedFromDrained reports whether a pod recently replaced a marked pod whose Node is still draining.
 func (w *tale) movedFromDrained(p *corev1.Pod) bool {
 	at, moved := w.movedAt[p.UID]
-	if !moved || !w.clock.Now().Before(at.Add(eviction.Keep)) {
+	if !moved || !w.clock.Now().Before(at.Add(eviction.DefaultNameProtection)) {
 		return false
 	}
 	for _, r := range w.requests() {
@@ -326,7 +326,7 @@ func (w *tale) tendAny() {
 	w.disturb()
 	for _, r := range w.requests() {
 		done, err := w.reconciler.ReconcileRequest(w.Context(), client.ObjectKeyFromObject(&r))
-		w.note("tend %s: %d, %v", r.Spec.Pod.Name, done.Fate, err)
+		w.note("tend %s: %d, %v", r.Spec.Pod.Name, done.Change, err)
 	}
 }
 

@@ -38,7 +38,7 @@ func (p *Policy) facts() *verdict.Policy {
 		return nil
 	}
 	return &verdict.Policy{
-		Says: p.String(), HealthyNode: string(cmp.Or(p.HealthyNode, evictionv1.HealthyNodeAllow)),
+		Title: p.String(), HealthyNode: string(cmp.Or(p.HealthyNode, evictionv1.HealthyNodeAllow)),
 		Fallback: string(cmp.Or(p.Fallback, evictionv1.FallbackAllow)), Most: int(p.MaxConcurrent), Deadline: p.deadline(),
 	}
 }

@@ -43,7 +43,7 @@ func TestPoliciesInOrder(t *testing.T) {
 	}
 	w.Must(w.Client.Delete(t.Context(), all))
 	w.evict("db-1", verdict.Allow, verdict.NotSelected)
-	if fates := w.tend(); !slices.Equal(fates, []verdict.Fate{verdict.Withdraw, verdict.Withdraw}) {
+	if fates := w.tend(); !slices.Equal(fates, []verdict.Change{verdict.Withdraw, verdict.Withdraw}) {
 		t.Errorf("nobody asks any more: %v", fates)
 	}
 }
@@ -62,7 +62,7 @@ func TestAPolicyThatCannotSelect(t *testing.T) {
 		t.Errorf("warned %q", resp.Warnings)
 	}
 	w.Must(w.Client.Delete(t.Context(), w.policy))
-	if fates := w.tend(); !slices.Equal(fates, []verdict.Fate{verdict.Stays}) {
+	if fates := w.tend(); !slices.Equal(fates, []verdict.Change{verdict.NoChange}) {
 		t.Errorf("nobody knows what the other selects: %v", fates)
 	}
 }

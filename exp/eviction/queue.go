@@ -46,7 +46,7 @@ func (q *queue) blocks(other client.Object) bool {
 	pod := verdict.Pod{Marked: marked(other, q.policy.Request), MarkedAt: markedAt(other)}
 	// An operator may remove its mark when it starts. A time before the creation of this pod comes from the pod that it
 	// replaces.
-	asked, created := request.Asked(pod, q.now), other.GetCreationTimestamp()
+	asked, created := request.RequestedAt(pod, q.now), other.GetCreationTimestamp()
 	if pod.Marked || same && !asked.IsZero() && !created.After(asked) {
 		return !request.Overdue(pod, q.policy.deadline(), q.now)
 	}

@@ -33,7 +33,7 @@ type RequestReconciler struct {
 
 // A RequestResult is the outcome of one reconcile of a request.
 type RequestResult struct {
-	Fate verdict.Fate
+	Change verdict.Change
 	// Again is when to reconcile it again, zero to wait for a change.
 	Again time.Time
 	// Request is the request before the reconcile, nil if there is none.
@@ -60,19 +60,19 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 	}
 	done := RequestResult{Request: r.DeepCopy(), Pod: pod}
 	done.Overdue = pod != nil && k.Deadline > 0 && k.Overdue(*k.Pod, k.Deadline, k.Now)
-	done.Fate, done.Again = verdict.DecideRequest(k)
-	switch done.Fate {
+	done.Change, done.Again = verdict.DecideRequest(k)
+	switch done.Change {
 	case verdict.Withdraw:
 		before := r.DeepCopy()
 		r.Spec.Intent, r.Spec.WithdrawnTime = evictionv1.IntentWithdrawn, metav1.NewTime(k.Now)
 		delete(r.Labels, evictionv1.ControllerLabel)
-		done.Again = k.Now.Add(verdict.Settle)
+		done.Again = k.Now.Add(verdict.MarkRemovalDelay)
 		return done, t.Write.Patch(ctx, r, before)
 	case verdict.RemoveMark:
 		before := pod.DeepCopy()
 		unmark(pod, r)
 		switch err := t.Write.Patch(ctx, pod, before); {
-		case Refused(err) && !k.Now.Before(k.WithdrawnAt.Add(k.Keep)): // Delete it, or its pod could never be evicted.
+		case Refused(err) && !k.Now.Before(k.WithdrawnAt.Add(k.NameProtection)): // Delete it, or its pod could never be evicted.
 			ctrl.LoggerFrom(ctx).Error(err, "Leaving what asks the operator on the pod", "Pod", client.ObjectKeyFromObject(pod))
 		case kinds.IgnoreNoObject(err) != nil:
 			return done, err
@@ -80,7 +80,7 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 		return done, t.drop(ctx, r)
 	case verdict.Drop:
 		return done, t.drop(ctx, r)
-	case verdict.Stays:
+	case verdict.NoChange:
 		if pod == nil {
 			return done, t.recordPodGone(ctx, r, k)
 		}
@@ -106,7 +106,7 @@ func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.Res
 
 // observe reads the facts of a request, and its pod, nil if the pod is gone.
 func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.RescheduleRequest) (verdict.RequestFacts, *corev1.Pod, error) {
-	k := verdict.RequestFacts{Now: t.Clock.Now(), Keep: t.Keep, WithdrawnAt: r.Spec.WithdrawnTime.Time}
+	k := verdict.RequestFacts{Now: t.Clock.Now(), NameProtection: t.NameProtection, WithdrawnAt: r.Spec.WithdrawnTime.Time}
 	k.Request = *requestFacts(r, verdict.Unknown)
 	pod := &corev1.Pod{}
 	err := t.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name}, pod)

@@ -37,7 +37,7 @@ func TestARequestIsTakenBack(t *testing.T) {
 			for _, r := range w.requests() {
 				_, _ = w.reconciler.ReconcileRequest(t.Context(), client.ObjectKeyFromObject(&r))
 			}
-			w.pass(verdict.Settle)
+			w.pass(verdict.MarkRemovalDelay)
 		}
 		w.Read(p)
 		return []string{w.left(), fmt.Sprint(p.Annotations)}, len(w.Writes)
@@ -60,7 +60,7 @@ func TestARequestShowsThatItsPodIsGone(t *testing.T) {
 		}
 		w.pass(time.Minute)
 	}
-	w.pass(eviction.Keep)
+	w.pass(eviction.DefaultNameProtection)
 	if w.tend(); len(w.requests()) > 0 {
 		t.Errorf("left %s", w.left())
 	}
@@ -100,7 +100,7 @@ func TestAMarkThatCannotBeTakenAway(t *testing.T) {
 				for _, r := range w.requests() {
 					_, _ = w.reconciler.ReconcileRequest(t.Context(), client.ObjectKeyFromObject(&r))
 				}
-				w.pass(verdict.Settle + time.Second)
+				w.pass(verdict.MarkRemovalDelay + time.Second)
 			}
 			if left := w.requests(); len(left) > 0 {
 				t.Errorf("left %+v", left)
@@ -134,11 +134,11 @@ func TestAPodThatMayNotBeChanged(t *testing.T) {
 		return nil, nil
 	}
 	key := client.ObjectKey{Namespace: w.ns, Name: string(p.UID)}
-	w.pass(verdict.Settle)
+	w.pass(verdict.MarkRemovalDelay)
 	if _, err := w.reconciler.ReconcileRequest(t.Context(), key); !errors.Is(err, refused) {
 		t.Fatalf("its pod may be changed again soon: %v", err)
 	}
-	w.pass(eviction.Keep)
+	w.pass(eviction.DefaultNameProtection)
 	if _, err := w.reconciler.ReconcileRequest(t.Context(), key); err != nil || len(w.requests()) > 0 {
 		t.Fatalf("left %v: %v", w.requests(), err)
 	}
@@ -153,7 +153,7 @@ func TestADrainThatBeginsAnew(t *testing.T) {
 	w.tend()
 	w.drain(0, true)
 	w.evict("db-0", verdict.Wait, verdict.Withdrawing)
-	w.pass(verdict.Settle)
+	w.pass(verdict.MarkRemovalDelay)
 	w.tend()
 	if w.asked(p) {
 		t.Error("not taken back")
@@ -175,7 +175,7 @@ func TestAPolicyThatTheLeaderHasNotSeenYet(t *testing.T) {
 		},
 	})
 	w.reconciler = &eviction.RequestReconciler{Evictor: &evictor}
-	if fates := w.tend(); len(fates) != 1 || fates[0] != verdict.Stays {
+	if fates := w.tend(); len(fates) != 1 || fates[0] != verdict.NoChange {
 		t.Errorf("got %v: it is withdrawn, and nobody drains it the less", fates)
 	}
 }

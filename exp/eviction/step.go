@@ -30,9 +30,9 @@ import (
 )
 
 const (
-	// longestWait is how long a Machine without a gracefulShutdownTimeout waits. It equals the default of
+	// maxWait is how long a Machine without a gracefulShutdownTimeout waits. It equals the default of
 	// deadlineSeconds.
-	longestWait = 4 * time.Hour
+	maxWait = 4 * time.Hour
 	// callTimeout bounds one check of the pods, including the requests to operators.
 	callTimeout = 10 * time.Second
 	// maxParallelMoves bounds the pods that are processed in parallel. Each takes a few short calls.
@@ -78,7 +78,7 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	has, limit := longestWait, longestWait.String()
+	has, limit := maxWait, maxWait.String()
 	if half := d.Grace / 2; half > 0 { // The other half is for the drain.
 		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
 	}
@@ -173,7 +173,7 @@ func (n *drainingNode) observePods(ctx context.Context, reader client.Reader) er
 
 // requestMoves requests the moves of all pods, up to maxParallelMoves in parallel.
 func (s *Step) requestMoves(ctx context.Context, reader client.Reader, action actuate.Action, n *drainingNode) leaving.Response {
-	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, Keep: Keep}
+	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, NameProtection: DefaultNameProtection}
 	verdicts := make([]moveState, len(n.pods))
 	var working sync.WaitGroup
 	places := make(chan struct{}, maxParallelMoves)

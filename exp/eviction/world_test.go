@@ -147,11 +147,11 @@ func (w *world) restart(reads interceptor.Funcs) {
 	if w.late != nil {
 		cache = w.late
 	}
-	w.evictor = &eviction.Evictor{Live: c, Policies: c, Cache: cache, Write: actuate.New(dated{c, w}), Clock: w.clock, Taints: eviction.DrainTaints, Keep: eviction.Keep}
+	w.evictor = &eviction.Evictor{Live: c, Policies: c, Cache: cache, Write: actuate.New(dated{c, w}), Clock: w.clock, Taints: eviction.DrainTaints, NameProtection: eviction.DefaultNameProtection}
 	w.reconciler = &eviction.RequestReconciler{Evictor: w.evictor}
 }
 
-// indexed implements lists by AskedIndex as a cache does: an API server has no such field.
+// indexed implements lists by AskedTimeIndex as a cache does: an API server has no such field.
 type indexed struct{ client.Reader }
 
 // List implements client.Reader.
@@ -159,13 +159,13 @@ func (r indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 	var asked string
 	rest := slices.DeleteFunc(slices.Clone(opts), func(o client.ListOption) bool {
 		by, ok := o.(client.MatchingFields)
-		asked += by[eviction.AskedIndex]
+		asked += by[eviction.AskedTimeIndex]
 		return ok
 	})
 	err := r.Reader.List(ctx, list, rest...)
 	if requests, ok := list.(*evictionv1.RescheduleRequestList); ok && asked != "" {
 		requests.Items = slices.DeleteFunc(requests.Items, func(q evictionv1.RescheduleRequest) bool {
-			return !slices.Contains(eviction.IndexAsked(&q), asked)
+			return !slices.Contains(eviction.IndexAskedTime(&q), asked)
 		})
 	}
 	return err
@@ -220,7 +220,7 @@ func (c *lateCache) catchUp(pods, nodes, requests bool) {
 	c.w.Helper()
 	show := func(objects ...client.Object) client.Reader {
 		return fake.NewClientBuilder().WithScheme(c.w.Client.Scheme()).WithObjects(objects...).
-			WithIndex(&evictionv1.RescheduleRequest{}, eviction.AskedIndex, eviction.IndexAsked).Build()
+			WithIndex(&evictionv1.RescheduleRequest{}, eviction.AskedTimeIndex, eviction.IndexAskedTime).Build()
 	}
 	if pods {
 		list, trimmed := &corev1.PodList{}, []client.Object(nil)
@@ -326,12 +326,12 @@ func (w *world) requests() []evictionv1.RescheduleRequest {
 }
 
 // tend reconciles every request, and returns the results.
-func (w *world) tend() (fates []verdict.Fate) {
+func (w *world) tend() (fates []verdict.Change) {
 	w.Helper()
 	for _, r := range w.requests() {
 		done, err := w.reconciler.ReconcileRequest(w.Context(), client.ObjectKeyFromObject(&r))
 		w.Must(err)
-		fates = append(fates, done.Fate)
+		fates = append(fates, done.Change)
 	}
 	return fates
 }
@@ -341,7 +341,7 @@ func (w *world) settle() {
 	w.Helper()
 	for range 3 {
 		w.tend()
-		w.pass(verdict.Settle + time.Second)
+		w.pass(verdict.MarkRemovalDelay + time.Second)
 	}
 }
 

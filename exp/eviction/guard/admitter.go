@@ -81,7 +81,7 @@ func (a *admitter) decide(ctx context.Context, w eviction.Attempt) (eviction.Res
 	if err != nil || known == eviction.Decided {
 		return cached, err
 	}
-	wait := longestWait
+	wait := maxWait
 	if known == eviction.Unrecorded {
 		wait = 0
 	}
@@ -166,7 +166,7 @@ func warnings(resp eviction.Response, w eviction.Attempt) (lines []string) {
 		texts = slices.Concat([]string{resp.Cause}, texts)
 	}
 	for _, text := range texts {
-		lines = append(lines, clip.To(clip.Line(text), longestWarning))
+		lines = append(lines, clip.To(clip.Line(text), maxWarning))
 	}
 	if w.DryRun && resp.Answer == verdict.Wait {
 		lines = append(lines, "the operator of the pod is not asked in a dry run")
@@ -174,5 +174,5 @@ func warnings(resp eviction.Response, w eviction.Attempt) (lines []string) {
 	return lines
 }
 
-// longestWarning is a length, in bytes, that the API server never truncates.
-const longestWarning = 256
+// maxWarning is a length, in bytes, that the API server never truncates.
+const maxWarning = 256

@@ -79,7 +79,7 @@ type certificates struct {
 }
 
 // keep reconciles Secret and webhook configuration once. After an error, the caller retries.
-func (c *certificates) keep(ctx context.Context) error {
+func (c *certificates) reconcile(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if err := c.live.Get(ctx, c.secret, secret); err != nil {
 		return fmt.Errorf("reading Secret %s: %w", c.secret, err)
@@ -90,7 +90,7 @@ func (c *certificates) keep(ctx context.Context) error {
 	}
 	// If the Secret was deleted, the webhook configuration still has its authority and path.
 	after, known := secret.DeepCopy(), clientConfig(w)
-	if !c.good(secret.Data) {
+	if !c.isValid(secret.Data) {
 		if after.Data, err = c.renewed(cmp.Or(string(secret.Data[caKey]), string(known.CABundle))); err != nil {
 			return err
 		}
@@ -129,8 +129,8 @@ func pathOf(data map[string][]byte, known admissionregistrationv1.WebhookClientC
 	return Path + "/" + strings.ToLower(rand.Text()) // the API server requires lower case
 }
 
-// good reports whether the Secret has a certificate that is valid now and for at least renewal.
-func (c *certificates) good(data map[string][]byte) bool {
+// isValid reports whether the Secret has a certificate that is valid now and for at least renewal.
+func (c *certificates) isValid(data map[string][]byte) bool {
 	now := c.clock.Now()
 	for _, host := range c.hosts {
 		for _, at := range []time.Time{now, now.Add(renewal)} {

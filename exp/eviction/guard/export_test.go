@@ -14,7 +14,7 @@ import (
 
 // KeepCertificates reconciles a Secret once, as a replica does.
 func KeepCertificates(ctx context.Context, live client.Reader, write *actuate.Actuator, c clock.PassiveClock, secret client.ObjectKey, host string) error {
-	return (&certificates{live: live, write: write, clock: c, secret: secret, hosts: []string{host}}).keep(ctx)
+	return (&certificates{live: live, write: write, clock: c, secret: secret, hosts: []string{host}}).reconcile(ctx)
 }
 
 // Served returns an error if a directory has no valid certificate.

@@ -15,9 +15,9 @@ const (
 	// decisions bounds parallel decisions from live reads. More are not faster: the API server of a small cluster is
 	// the limit.
 	decisions = 8
-	// longestWait is how long an eviction waits for a slot before it gets a 429. After the timeout of the webhook the
+	// maxWait is how long an eviction waits for a slot before it gets a 429. After the timeout of the webhook the
 	// API server would evict the pod.
-	longestWait = 500 * time.Millisecond
+	maxWait = 500 * time.Millisecond
 )
 
 var (
@@ -30,8 +30,8 @@ var (
 // two decisions.
 type decisionQueue struct {
 	decide func(context.Context, eviction.Attempt) (eviction.Response, error)
-	// places bounds parallel decisions; nil is no limit.
-	places chan struct{}
+	// slots bounds parallel decisions; nil is no limit.
+	slots chan struct{}
 
 	mu   sync.Mutex
 	pods map[eviction.Attempt]*turn
@@ -96,36 +96,36 @@ func (q *decisionQueue) take(ctx context.Context, key, w eviction.Attempt, t *tu
 		}
 		close(t.done)
 	}()
-	if t.err = q.place(ctx, wait); t.err != nil {
+	if t.err = q.acquire(ctx, wait); t.err != nil {
 		return
 	}
-	defer q.leave()
+	defer q.release()
 	t.err = errUndecided // remains if decide panics
 	t.resp, t.err = q.decide(ctx, w)
 }
 
-// place waits for a slot, and returns errBusy after wait.
-func (q *decisionQueue) place(ctx context.Context, wait time.Duration) error {
-	if q.places == nil {
+// acquire waits for a slot, and returns errBusy after wait.
+func (q *decisionQueue) acquire(ctx context.Context, wait time.Duration) error {
+	if q.slots == nil {
 		return nil
 	}
 	select {
-	case q.places <- struct{}{}:
+	case q.slots <- struct{}{}:
 		return nil
 	default:
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
-	case q.places <- struct{}{}:
+	case q.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return errBusy
 	}
 }
 
-func (q *decisionQueue) leave() {
-	if q.places != nil {
-		<-q.places
+func (q *decisionQueue) release() {
+	if q.slots != nil {
+		<-q.slots
 	}
 }

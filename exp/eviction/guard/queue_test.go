@@ -157,7 +157,7 @@ func TestWhatNobodyKnows(t *testing.T) {
 func TestATryAgainInTimeWhenTooManyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, now atomic.Int32
-		a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: decisionQueue{places: make(chan struct{}, decisions), decide: func(ctx context.Context, _ eviction.Attempt) (eviction.Response, error) {
+		a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: decisionQueue{slots: make(chan struct{}, decisions), decide: func(ctx context.Context, _ eviction.Attempt) (eviction.Response, error) {
 			most.Store(max(most.Load(), now.Add(1)))
 			defer now.Add(-1)
 			<-ctx.Done()

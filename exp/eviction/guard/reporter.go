@@ -18,8 +18,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// memory bounds the Event deduplication cache, in pods. A reset causes one duplicate Event per pod and reason.
-const memory = 10_000
+// maxDeduplicated bounds the Event deduplication cache, in pods. A reset causes one duplicate Event per pod and reason.
+const maxDeduplicated = 10_000
 
 // A reporter records Events, once per pod and reason, and counts verdicts.
 type reporter struct {
@@ -51,14 +51,14 @@ func (r *reporter) reconciled(done eviction.RequestResult) {
 	spec := &done.Request.Spec
 	pod := spec.Pod.UID
 	switch {
-	case done.Fate == verdict.RemoveMark, done.Fate == verdict.Drop && spec.Intent == evictionv1.IntentWithdrawn:
+	case done.Change == verdict.RemoveMark, done.Change == verdict.Drop && spec.Intent == evictionv1.IntentWithdrawn:
 		r.end(pod, withdrawn)
-	case done.Fate == verdict.Withdraw:
+	case done.Change == verdict.Withdraw:
 		r.record(pod, done.Pod, corev1.EventTypeNormal, evictionv1.RescheduleWithdrawnEvent,
 			"it stays on Node %s: the request to its operator is withdrawn", spec.NodeName)
 	case done.Pod == nil:
 		r.record(pod, done.Request, corev1.EventTypeNormal, evictionv1.RescheduledEvent, "pod %s has left Node %s", spec.Pod.Name, spec.NodeName)
-		if done.Fate == verdict.Drop {
+		if done.Change == verdict.Drop {
 			outcome := moved
 			if r.recorded(pod, evictionv1.RescheduleOverdueEvent) {
 				outcome = overdue
@@ -75,7 +75,7 @@ func (r *reporter) reconciled(done eviction.RequestResult) {
 func (r *reporter) record(pod types.UID, regarding runtime.Object, kind, reason, note string, args ...any) {
 	r.mu.Lock()
 	isNew := !r.pods[pod][reason]
-	if len(r.pods) >= memory || r.pods == nil {
+	if len(r.pods) >= maxDeduplicated || r.pods == nil {
 		r.pods = map[types.UID]map[string]bool{}
 	}
 	if r.pods[pod] == nil {

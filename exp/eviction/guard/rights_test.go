@@ -214,7 +214,7 @@ func TestItsRightsAreEnough(t *testing.T) {
 	w := newWorld(t)
 	w.install()
 	registry := prometheus.NewRegistry()
-	r := w.start(guard.Options{Certificates: guard.CertificatesSelf, Registry: registry, Version: "v1", Keep: time.Minute})
+	r := w.start(guard.Options{Certificates: guard.CertificatesSelf, Registry: registry, Version: "v1", NameProtection: time.Minute})
 	eventually(t, "a certificate is made", func() bool { return w.Read(w.secret) && len(w.secret.Data["tls.crt"]) > 0 })
 	w.mount(r)
 	eventually(t, "it is Ready", func() bool { return r.probe("/readyz") })

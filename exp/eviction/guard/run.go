@@ -69,7 +69,7 @@ func (f *Flags) FlagSet(program string) *pflag.FlagSet {
 	fs.StringVar(&f.CertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key, tls.crt and tls.key. They are read again when they change.")
 	fs.StringVar((*string)(&f.Certificates), "certificates", string(CertificatesExternal), "Source of the certificate of the webhook server: self means that the guard creates it, stores it in its Secret and sets the caBundle; external means another program, such as cert-manager.")
 	fs.StringSliceVar(&f.DrainTaints, "drain-taints", nil, fmt.Sprintf("Keys of further taints with which others say that a Node is drained, beside a cordon and %v.", eviction.DrainTaints))
-	fs.DurationVar(&f.Keep, "keep", eviction.Keep, "For how long a pod that took the name of one that was moved is not taken for it. It is longer than any drainer waits between two tries.")
+	fs.DurationVar(&f.NameProtection, "keep", eviction.DefaultNameProtection, "For how long a pod that took the name of one that was moved is not taken for it. It is longer than any drainer waits between two tries.")
 	fs.Float32Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server.")
 	fs.IntVar(&f.burst, "kube-api-burst", 1000, "Requests to the API server in one burst.")
 	fs.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
@@ -78,8 +78,8 @@ func (f *Flags) FlagSet(program string) *pflag.FlagSet {
 
 // Validate returns an error for the first invalid flag.
 func (f *Flags) Validate() error {
-	if f.Keep < time.Second {
-		return fmt.Errorf("--keep=%s: must be at least 1s", f.Keep)
+	if f.NameProtection < time.Second {
+		return fmt.Errorf("--keep=%s: must be at least 1s", f.NameProtection)
 	}
 	for _, key := range f.DrainTaints {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {

@@ -26,7 +26,7 @@ import (
 const (
 	// startupInterval is the interval of reconciles until a replica serves, and settled the interval after that.
 	startupInterval = time.Second
-	settled         = 10 * time.Second
+	steadyInterval  = 10 * time.Second
 	// probeTimeout bounds the request to the API server in a probe.
 	probeTimeout = 3 * time.Second
 	// maxSilence is how long a replica stays Ready while the API server answers no probe. A slow API server answers one
@@ -57,7 +57,7 @@ func (*server) NeedLeaderElection() bool { return false }
 // Start implements manager.Runnable. An error, such as a port in use, ends the process.
 func (s *server) Start(ctx context.Context) error {
 	if s.certificates != nil {
-		go s.keep(ctx)
+		go s.reconcileCertificates(ctx)
 	}
 	// The informers start before the first request.
 	namespaces := &metav1.PartialObjectMetadata{}
@@ -87,10 +87,10 @@ func (s *server) Start(ctx context.Context) error {
 	return s.webhook.Start(ctx)
 }
 
-// keep reconciles the certificate until ctx ends.
-func (s *server) keep(ctx context.Context) {
+// reconcileCertificates reconciles the certificate until ctx ends.
+func (s *server) reconcileCertificates(ctx context.Context) {
 	for ctx.Err() == nil {
-		next, err := settled, s.certificates.keep(ctx)
+		next, err := steadyInterval, s.certificates.reconcile(ctx)
 		if err == nil {
 			s.published.Store(true)
 		} else {

@@ -33,8 +33,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// DrainTaints are the keys of taints that mark a Node as draining, besides a cordon and eviction.DrainTaints.
 	DrainTaints []string
-	// Keep is Evictor.Keep. Zero means eviction.Keep.
-	Keep time.Duration
+	// NameProtection is Evictor.NameProtection. Zero means eviction.DefaultNameProtection.
+	NameProtection time.Duration
 	// Webhook is the webhook server. CertDir is the directory of its certificate.
 	Webhook webhook.Server
 	CertDir string
@@ -51,18 +51,18 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Keep == 0 {
-		o.Keep = eviction.Keep
+	if o.NameProtection == 0 {
+		o.NameProtection = eviction.DefaultNameProtection
 	}
 	evictor := &eviction.Evictor{
 		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Cache: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
-		Clock: o.Clock, Taints: slices.Concat(eviction.DrainTaints, o.DrainTaints), Keep: o.Keep,
+		Clock: o.Clock, Taints: slices.Concat(eviction.DrainTaints, o.DrainTaints), NameProtection: o.NameProtection,
 	}
 	reports := &reporter{recorder: mgr.GetEventRecorder(Name)}
 	lead := newLeader(o.Lease)
 	s := &server{
 		webhook: o.Webhook, handler: &webhook.Admission{Handler: &admitter{
-			cached: evictor.EvictCached, queue: decisionQueue{decide: evictor.EvictLive, places: make(chan struct{}, decisions)}, clock: o.Clock, reporter: reports,
+			cached: evictor.EvictCached, queue: decisionQueue{decide: evictor.EvictLive, slots: make(chan struct{}, decisions)}, clock: o.Clock, reporter: reports,
 		}},
 		cache: mgr.GetCache(), live: mgr.GetAPIReader(), clock: o.Clock, certDir: o.CertDir,
 	}
@@ -79,7 +79,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		}
 	}
 	return errors.Join(
-		mgr.GetFieldIndexer().IndexField(ctx, &evictionv1.RescheduleRequest{}, eviction.AskedIndex, eviction.IndexAsked),
+		mgr.GetFieldIndexer().IndexField(ctx, &evictionv1.RescheduleRequest{}, eviction.AskedTimeIndex, eviction.IndexAskedTime),
 		mgr.Add(s), mgr.Add(lead),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),

@@ -4,9 +4,9 @@ package verdict
 
 import "time"
 
-// Settle is how long after the withdrawal of a request the mark of its pod is removed. A guard that read the request
-// before its withdrawal has written the mark by then, or its write has timed out.
-const Settle = 30 * time.Second
+// MarkRemovalDelay is how long after the withdrawal of a request the mark of its pod is removed. A guard that read the
+// request before its withdrawal has written the mark by then, or its write has timed out.
+const MarkRemovalDelay = 30 * time.Second
 
 // recheckInterval is the interval of reconciles of a request without a known next change. The guard does not watch all
 // pods for this.
@@ -27,17 +27,17 @@ type RequestFacts struct {
 	// has.
 	Selected bool
 	Deadline time.Duration
-	// Keep protects new pods: for this long after its creation, a pod with the name of a moved pod is not evicted by
-	// name alone.
-	Keep time.Duration
+	// NameProtection protects new pods: for this long after its creation, a pod with the name of a moved pod is not
+	// evicted by name alone.
+	NameProtection time.Duration
 }
 
-// A Fate is the next change of a request.
-type Fate int
+// A Change is the next change of a request.
+type Change int
 
 const (
-	// Stays changes nothing.
-	Stays Fate = iota
+	// NoChange changes nothing.
+	NoChange Change = iota
 	// Withdraw marks the request as withdrawn.
 	Withdraw
 	// RemoveMark removes the mark of the pod, and then deletes the request.
@@ -48,15 +48,15 @@ const (
 
 // DecideRequest returns the next change of a request, and when the result may differ without an event. A zero time
 // means never.
-func DecideRequest(k RequestFacts) (f Fate, again time.Time) {
+func DecideRequest(k RequestFacts) (f Change, again time.Time) {
 	switch {
 	case k.Pod == nil || !k.Same || k.Pod.Finished:
 		return k.gone()
-	case k.Withdrawn && k.WithdrawnAt.After(k.Now.Add(Settle)): // The clock that dated the withdrawal was ahead.
+	case k.Withdrawn && k.WithdrawnAt.After(k.Now.Add(MarkRemovalDelay)): // The clock that dated the withdrawal was ahead.
 		return Withdraw, time.Time{}
 	case k.Withdrawn:
-		if until := k.WithdrawnAt.Add(Settle); k.Now.Before(until) {
-			return Stays, until
+		if until := k.WithdrawnAt.Add(MarkRemovalDelay); k.Now.Before(until) {
+			return NoChange, until
 		}
 		return RemoveMark, time.Time{}
 	case !k.Selected:
@@ -64,14 +64,14 @@ func DecideRequest(k RequestFacts) (f Fate, again time.Time) {
 	case k.Node == Healthy && (!k.Relocation || k.relocated()):
 		return Withdraw, time.Time{}
 	default:
-		return Stays, k.next()
+		return NoChange, k.next()
 	}
 }
 
 // next is when the request is reconciled again: at the deadline, or after recheckInterval.
 func (k RequestFacts) next() time.Time {
 	again := k.Now.Add(recheckInterval)
-	if since := k.Asked(*k.Pod, k.Now); !since.IsZero() {
+	if since := k.RequestedAt(*k.Pod, k.Now); !since.IsZero() {
 		if due := since.Add(k.Deadline); due.After(k.Now) && due.Before(again) {
 			return due
 		}
@@ -79,25 +79,25 @@ func (k RequestFacts) next() time.Time {
 	return again
 }
 
-// relocated reports whether the deadline of a relocation and Keep have passed. The client gets the fallback's answer
-// within Keep.
+// relocated reports whether the deadline of a relocation and NameProtection have passed. The client gets the fallback's
+// answer within NameProtection.
 func (k RequestFacts) relocated() bool {
-	since := k.Asked(*k.Pod, k.Now)
+	since := k.RequestedAt(*k.Pod, k.Now)
 	if since.IsZero() {
 		since = k.Queued
 	}
-	return !k.Now.Before(since.Add(k.Deadline + k.Keep))
+	return !k.Now.Before(since.Add(k.Deadline + k.NameProtection))
 }
 
 // gone returns the next change of a request whose pod has left its Node. The request stays while a client may still
 // evict that pod by its name.
-func (k RequestFacts) gone() (Fate, time.Time) {
-	until := k.GoneSince.Add(k.Keep)
+func (k RequestFacts) gone() (Change, time.Time) {
+	until := k.GoneSince.Add(k.NameProtection)
 	if k.Pod != nil && !k.Same {
-		until = k.Pod.Created.Add(k.Keep)
+		until = k.Pod.Created.Add(k.NameProtection)
 	}
 	if k.Withdrawn || !k.Now.Before(until) {
 		return Drop, time.Time{}
 	}
-	return Stays, until
+	return NoChange, until
 }

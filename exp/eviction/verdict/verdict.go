@@ -58,8 +58,8 @@ type Pod struct {
 
 // A Policy is the policy that selects a pod.
 type Policy struct {
-	// Says is the kind and name of the policy, for messages.
-	Says                  string
+	// Title is the kind and name of the policy, for messages.
+	Title                 string
 	HealthyNode, Fallback string
 	// Deadline is how long the operator has.
 	Deadline time.Duration
@@ -69,9 +69,9 @@ type Policy struct {
 
 // A Request is the request to an operator to move a pod.
 type Request struct {
-	// Since is its creation. Queued is when it last entered the queue. FirstAsked is when the guard first marked the
+	// Since is its creation. Queued is when it last entered the queue. FirstMarked is when the guard first marked the
 	// pod, zero if not recorded.
-	Since, Queued, FirstAsked time.Time
+	Since, Queued, FirstMarked time.Time
 	// Relocation reports that its Node was not draining, Withdrawn that the request is being withdrawn.
 	Relocation, Withdrawn bool
 	// Node is the Node of its pod.
@@ -100,9 +100,9 @@ type Facts struct {
 	// Others counts the other pods of the policy in the namespace that are being moved or are ahead in the
 	// queue. An earlier pod in the queue counts while its request is Fresh.
 	Others int
-	// Keep protects new pods: for this long after its creation, a pod with the name of a moved pod is not evicted by
-	// name alone.
-	Keep time.Duration
+	// NameProtection protects new pods: for this long after its creation, a pod with the name of a moved pod is not
+	// evicted by name alone.
+	NameProtection time.Duration
 }
 
 // An Answer is the answer to an eviction.
@@ -194,10 +194,10 @@ func Decide(f Facts) Decision {
 	}
 }
 
-// moved returns Gone if the pod replaces a moved pod and was created less than Keep ago, and if the eviction has no
-// UID. The client means the moved pod. Otherwise it returns other.
+// moved returns Gone if the pod replaces a moved pod and was created less than NameProtection ago, and if the eviction
+// has no UID. The client means the moved pod. Otherwise it returns other.
 func (f Facts) moved(other Decision) Decision {
-	if f.UID != "" || !f.Now.Before(f.Pod.Created.Add(f.Keep)) {
+	if f.UID != "" || !f.Now.Before(f.Pod.Created.Add(f.NameProtection)) {
 		return other
 	}
 	for _, m := range f.Moved {
@@ -249,7 +249,7 @@ func (f Facts) requestMove(relocation bool) Decision {
 		return f.fallback()
 	case f.Pod.Marked:
 		ask = f.wait(Waiting, "")
-		if r.FirstAsked.IsZero() && r.marked(*f.Pod, f.Now) {
+		if r.FirstMarked.IsZero() && r.marked(*f.Pod, f.Now) {
 			ask.Step = Confirm
 		}
 	case f.Policy.Most > 0 && f.Others >= f.Policy.Most:
@@ -274,12 +274,12 @@ func (r Request) queued(now time.Time) time.Time {
 	return r.Queued
 }
 
-// Asked returns when the move of a pod was first requested from its operator, zero if it was not. That is when the
-// guard marked the pod, or when the guard saw the mark of another client. A removal of the mark does not change it.
-func (r Request) Asked(p Pod, now time.Time) time.Time {
+// RequestedAt returns when the move of a pod was first requested from its operator, zero if it was not. That is when
+// the guard marked the pod, or when the guard saw the mark of another client. A removal of the mark does not change it.
+func (r Request) RequestedAt(p Pod, now time.Time) time.Time {
 	switch {
-	case !r.FirstAsked.IsZero() && !r.FirstAsked.After(now):
-		return r.FirstAsked
+	case !r.FirstMarked.IsZero() && !r.FirstMarked.After(now):
+		return r.FirstMarked
 	case r.marked(p, now):
 		return p.MarkedAt
 	case p.Marked:
@@ -298,7 +298,7 @@ func (r Request) marked(p Pod, now time.Time) bool {
 
 // Overdue reports whether the deadline of the operator has passed.
 func (r Request) Overdue(p Pod, deadline time.Duration, now time.Time) bool {
-	since := r.Asked(p, now)
+	since := r.RequestedAt(p, now)
 	return !since.IsZero() && !now.Before(since.Add(deadline))
 }
 
@@ -322,5 +322,5 @@ func (f Facts) wait(outcome, why string) Decision {
 	if why == "" {
 		why = "its operator has been asked to move it"
 	}
-	return Decision{Answer: Wait, Outcome: outcome, Message: "Pod waiting to be rescheduled", Cause: f.Policy.Says + ": " + why}
+	return Decision{Answer: Wait, Outcome: outcome, Message: "Pod waiting to be rescheduled", Cause: f.Policy.Title + ": " + why}
 }

@@ -14,9 +14,9 @@ var noon = time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 // facts describes a pod that runs on a draining Node, and that is not marked.
 func facts() verdict.Facts {
 	return verdict.Facts{
-		Now: noon, Keep: 10 * time.Minute, Node: verdict.Draining,
+		Now: noon, NameProtection: 10 * time.Minute, Node: verdict.Draining,
 		Pod:    &verdict.Pod{UID: "p", Created: noon.Add(-time.Hour), Bound: true},
-		Policy: &verdict.Policy{Says: "ReschedulePolicy db", HealthyNode: verdict.HealthyAllow, Fallback: verdict.FallbackAllow, Deadline: time.Hour},
+		Policy: &verdict.Policy{Title: "ReschedulePolicy db", HealthyNode: verdict.HealthyAllow, Fallback: verdict.FallbackAllow, Deadline: time.Hour},
 	}
 }
 
@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 		}, verdict.Wait, verdict.Delete, verdict.Overdue},
 		"AskedLate": {"The time that it waited for its turn does not count.", func(f *verdict.Facts) {
 			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(2*time.Hour), true, noon.Add(-time.Minute)
-			f.Request.Queued, f.Request.FirstAsked = noon.Add(-time.Minute), noon.Add(-time.Minute)
+			f.Request.Queued, f.Request.FirstMarked = noon.Add(-time.Minute), noon.Add(-time.Minute)
 		}, verdict.Wait, verdict.None, verdict.Waiting},
 		"NotWrittenDown": {"Whoever asked its operator ended before it wrote that down.", func(f *verdict.Facts) {
 			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Minute), true, noon.Add(-time.Minute)
@@ -120,11 +120,11 @@ func TestDecide(t *testing.T) {
 		}, verdict.Allow, verdict.None, verdict.Overdue},
 		"TakenOffAltogether": {"Nobody has more time because the pod does not say any more when its operator was asked.", func(f *verdict.Facts) {
 			f.Request = asked(2 * time.Hour)
-			f.Request.FirstAsked = noon.Add(-time.Hour)
+			f.Request.FirstMarked = noon.Add(-time.Hour)
 		}, verdict.Allow, verdict.None, verdict.Overdue},
 		"Rewritten": {"Nor because it says something else.", func(f *verdict.Facts) {
 			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(2*time.Hour), true, noon.Add(-time.Minute)
-			f.Request.FirstAsked = noon.Add(-time.Hour)
+			f.Request.FirstMarked = noon.Add(-time.Hour)
 		}, verdict.Allow, verdict.None, verdict.Overdue},
 		"Refused": {"Its operator cannot be asked, and its time is not over.", func(f *verdict.Facts) {
 			f.Request, f.Refused = asked(time.Minute), true
@@ -229,32 +229,32 @@ func TestTend(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*verdict.RequestFacts)
-		fate   verdict.Fate
+		fate   verdict.Change
 		again  time.Duration
 	}{
-		"Waits":             {"Its Node is drained.", func(*verdict.RequestFacts) {}, verdict.Stays, time.Minute},
+		"Waits":             {"Its Node is drained.", func(*verdict.RequestFacts) {}, verdict.NoChange, time.Minute},
 		"Uncordoned":        {"Nobody drains it any more.", func(k *verdict.RequestFacts) { k.Node = verdict.Healthy }, verdict.Withdraw, 0},
-		"Due":               {"Its operator has had its time then.", func(k *verdict.RequestFacts) { k.FirstAsked, k.Deadline = noon.Add(-time.Minute), 70*time.Second }, verdict.Stays, 10 * time.Second},
-		"Unknown":           {"Nobody knows, and nothing is taken back for that.", func(k *verdict.RequestFacts) { k.Node = verdict.Unknown }, verdict.Stays, time.Minute},
-		"NodeGone":          {"Its pod will be gone soon.", func(k *verdict.RequestFacts) { k.Node = verdict.Absent }, verdict.Stays, time.Minute},
+		"Due":               {"Its operator has had its time then.", func(k *verdict.RequestFacts) { k.FirstMarked, k.Deadline = noon.Add(-time.Minute), 70*time.Second }, verdict.NoChange, 10 * time.Second},
+		"Unknown":           {"Nobody knows, and nothing is taken back for that.", func(k *verdict.RequestFacts) { k.Node = verdict.Unknown }, verdict.NoChange, time.Minute},
+		"NodeGone":          {"Its pod will be gone soon.", func(k *verdict.RequestFacts) { k.Node = verdict.Absent }, verdict.NoChange, time.Minute},
 		"NoPolicy":          {"Nobody asks for it any more.", func(k *verdict.RequestFacts) { k.Selected = false }, verdict.Withdraw, 0},
-		"Relocation":        {"Nobody need drain its Node.", func(k *verdict.RequestFacts) { k.Relocation, k.Node = true, verdict.Healthy }, verdict.Stays, time.Minute},
-		"RelocationOverdue": {"Whoever evicts it is to hear of the fallback.", func(k *verdict.RequestFacts) { relocated(k, time.Hour) }, verdict.Stays, time.Minute},
+		"Relocation":        {"Nobody need drain its Node.", func(k *verdict.RequestFacts) { k.Relocation, k.Node = true, verdict.Healthy }, verdict.NoChange, time.Minute},
+		"RelocationOverdue": {"Whoever evicts it is to hear of the fallback.", func(k *verdict.RequestFacts) { relocated(k, time.Hour) }, verdict.NoChange, time.Minute},
 		"RelocationEnd":     {"Nobody evicts it any more.", func(k *verdict.RequestFacts) { relocated(k, time.Hour+10*time.Minute) }, verdict.Withdraw, 0},
 		"RelocationAskedLate": {"The time that it waited for its turn does not count.", func(k *verdict.RequestFacts) {
 			relocated(k, 9*time.Hour)
 			k.Pod.Marked, k.Pod.MarkedAt = true, noon.Add(-time.Minute)
 			k.Queued = noon.Add(-time.Minute)
-		}, verdict.Stays, time.Minute},
-		"RelocationDrained": {"Its Node is drained now.", func(k *verdict.RequestFacts) { relocated(k, 9*time.Hour); k.Node = verdict.Draining }, verdict.Stays, time.Minute},
-		"Withdrawn":         {"Who read it before may still write.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-time.Second) }, verdict.Stays, 29 * time.Second},
+		}, verdict.NoChange, time.Minute},
+		"RelocationDrained": {"Its Node is drained now.", func(k *verdict.RequestFacts) { relocated(k, 9*time.Hour); k.Node = verdict.Draining }, verdict.NoChange, time.Minute},
+		"Withdrawn":         {"Who read it before may still write.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-time.Second) }, verdict.NoChange, 29 * time.Second},
 		"WithdrawnAhead":    {"The clock of who withdrew it was ahead.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(time.Hour) }, verdict.Withdraw, 0},
-		"TakeBack":          {"Nobody writes any more.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.Settle) }, verdict.RemoveMark, 0},
-		"Moved":             {"A drainer may ask for it by its name.", func(k *verdict.RequestFacts) { k.Pod, k.GoneSince = nil, noon.Add(-time.Minute) }, verdict.Stays, 9 * time.Minute},
+		"TakeBack":          {"Nobody writes any more.", func(k *verdict.RequestFacts) { k.Withdrawn, k.WithdrawnAt = true, noon.Add(-verdict.MarkRemovalDelay) }, verdict.RemoveMark, 0},
+		"Moved":             {"A drainer may ask for it by its name.", func(k *verdict.RequestFacts) { k.Pod, k.GoneSince = nil, noon.Add(-time.Minute) }, verdict.NoChange, 9 * time.Minute},
 		"MovedLongAgo":      {"No drainer asks any more.", func(k *verdict.RequestFacts) { k.Pod, k.GoneSince = nil, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
 		"SameName": {"The new pod has its own age.", func(k *verdict.RequestFacts) {
 			k.Same, k.GoneSince, k.Pod.Created = false, noon.Add(-time.Hour), noon.Add(-time.Minute)
-		}, verdict.Stays, 9 * time.Minute},
+		}, verdict.NoChange, 9 * time.Minute},
 		"SameNameOld":   {"Who evicts it means it.", func(k *verdict.RequestFacts) { k.Same, k.GoneSince = false, noon }, verdict.Drop, 0},
 		"Finished":      {"It need not be moved.", func(k *verdict.RequestFacts) { k.Pod.Finished, k.GoneSince = true, noon.Add(-10*time.Minute) }, verdict.Drop, 0},
 		"WithdrawnGone": {"There is nothing to take back.", func(k *verdict.RequestFacts) { k.Withdrawn, k.Pod = true, nil }, verdict.Drop, 0},
@@ -263,7 +263,7 @@ func TestTend(t *testing.T) {
 			t.Parallel()
 			k := verdict.RequestFacts{
 				Now: noon, Pod: &verdict.Pod{UID: "p", Created: noon.Add(-time.Hour), Bound: true}, Same: true,
-				Request: *asked(time.Minute), Selected: true, Deadline: time.Hour, Keep: 10 * time.Minute,
+				Request: *asked(time.Minute), Selected: true, Deadline: time.Hour, NameProtection: 10 * time.Minute,
 			}
 			tc.change(&k)
 			fate, again := verdict.DecideRequest(k)
