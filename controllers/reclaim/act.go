@@ -30,16 +30,16 @@ const maxQuoted = 512
 // nodeTimeout bounds one write to a Node. A failed write is retried after a back-off.
 const nodeTimeout = 2 * time.Second
 
-// act carries out one step. Remember continues with the ejection in the same reconcile.
+// act carries out one step. RecordRequest continues with the ejection in the same reconcile.
 func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) error {
 	if err := r.permit(ctx, s, step); err != nil {
 		return err
 	}
 	switch step {
-	case lifecycle.Rest, lifecycle.Await, lifecycle.Refuse:
+	case lifecycle.NoStep, lifecycle.WaitForRemoval, lifecycle.Refuse:
 		return nil
-	case lifecycle.Remember:
-		first, rapid, err := r.remember(ctx, s)
+	case lifecycle.RecordRequest:
+		first, rapid, err := r.recordRequest(ctx, s)
 		if err != nil || !s.scheduled.BeingReclaimed() {
 			return err
 		}
@@ -48,13 +48,13 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 			r.announce(ctx, s, rapid)
 		}
 		return err
-	case lifecycle.Recall:
+	case lifecycle.RestoreRequest:
 		return r.restoreRequest(ctx, s)
-	case lifecycle.Forget:
+	case lifecycle.DropRequest:
 		return r.forget(ctx, s)
 	case lifecycle.Eject:
 		return r.eject(ctx, s)
-	case lifecycle.Disarm:
+	case lifecycle.DisableSchedule:
 		return r.disarm(ctx, s)
 	case lifecycle.Evict:
 		return r.writeNode(ctx, s, step, func(ctx context.Context, a actuate.Action) error { return a.Evict(ctx, s.node) })
@@ -67,17 +67,17 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	}
 }
 
-// remember records the Node's request on the ScheduledMachine. There it survives a crash, the deletion of the Node, and
-// clusterctl move.
-func (r *Reconciler) remember(ctx context.Context, s *scope) (first, rapid bool, err error) {
+// recordRequest records the Node's request on the ScheduledMachine. There it survives a crash, the deletion of the
+// Node, and clusterctl move.
+func (r *Reconciler) recordRequest(ctx context.Context, s *scope) (first, rapid bool, err error) {
 	record := recordOf(s.node)
 	first, rapid, err = r.record(ctx, s, record, func() bool {
-		return !s.scheduled.BeingReclaimed() && s.judge(s.node) == lifecycle.FreshRequest
+		return !s.scheduled.BeingReclaimed() && s.classifyRequest(s.node) == lifecycle.FreshRequest
 	})
 	if err != nil || !first {
 		return first, rapid, err
 	}
-	since := askedAt(s.node)
+	since := requestedAt(s.node)
 	if at, err := time.Parse(time.RFC3339, record.RequestedAt); err == nil {
 		since = at // The same clock, the Node's, dates the later stages.
 	}
@@ -196,11 +196,11 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 	if !s.providerRead {
 		r.readProviderObjects(ctx, s)
 	}
-	return errors.Join(refused, r.ejectRest(ctx, s))
+	return errors.Join(refused, r.ejectRemaining(ctx, s))
 }
 
-// ejectRest deletes the remaining provider objects of the machine.
-func (r *Reconciler) ejectRest(ctx context.Context, s *scope) error {
+// ejectRemaining deletes the remaining provider objects of the machine.
+func (r *Reconciler) ejectRemaining(ctx context.Context, s *scope) error {
 	if s.children.NextToDelete(r.Hooks) == nil {
 		return nil
 	}
@@ -265,7 +265,7 @@ func (r *Reconciler) writeNode(ctx context.Context, s *scope, step lifecycle.Ste
 // the agent could not make a new one on the same Node.
 func (s *scope) deleteNode(ctx context.Context, remote actuate.Action) error {
 	err := remote.Delete(ctx, s.node)
-	if !isRefusal(err) || s.judge(s.node) != lifecycle.ServedRequest {
+	if !isRefusal(err) || s.classifyRequest(s.node) != lifecycle.ServedRequest {
 		return err
 	}
 	return errors.Join(err, s.clear(ctx, remote))

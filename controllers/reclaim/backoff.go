@@ -12,16 +12,16 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
-// firstRetry and longestRetry bound the back-off while an owner waits for the failed step. The low maximum limits the
+// firstRetry and maxOwnerRetry bound the back-off while an owner waits for the failed step. The low maximum limits the
 // wait of an owner after the end of an outage.
 const (
-	firstRetry   = 5 * time.Millisecond
-	longestRetry = time.Second
+	firstRetry    = 5 * time.Millisecond
+	maxOwnerRetry = time.Second
 )
 
-// longestRest bounds the back-off of the remaining steps once the Machine is being deleted. Cluster API carries them
+// maxNodeRetry bounds the back-off of the remaining steps once the Machine is being deleted. Cluster API carries them
 // out, too, but later.
-const longestRest = 15 * time.Second
+const maxNodeRetry = 15 * time.Second
 
 // retryUrgency is how urgent the next try of an object is.
 type retryUrgency int
@@ -38,7 +38,7 @@ const (
 // urgencyOf returns how urgent a step is.
 func urgencyOf(s *scope, step lifecycle.Step) retryUrgency {
 	switch {
-	case step == lifecycle.Remember, step == lifecycle.Recall, step == lifecycle.Disarm, step == lifecycle.Forget, step == lifecycle.Eject && s.refused:
+	case step == lifecycle.RecordRequest, step == lifecycle.RestoreRequest, step == lifecycle.DisableSchedule, step == lifecycle.DropRequest, step == lifecycle.Eject && s.refused:
 		return ownerUrgent
 	case s.scheduled.BeingReclaimed(), step == lifecycle.Clear, step == lifecycle.DeleteNode:
 		return nodeUrgent // The agent makes no new request while its request is on the Node.
@@ -51,31 +51,31 @@ func urgencyOf(s *scope, step lifecycle.Step) retryUrgency {
 // waiting owner back off longer and longer. newReclaimBackoff returns one.
 type reclaimBackoff struct {
 	fast, slow workqueue.TypedRateLimiter[ctrl.Request]
-	who        *sync.Map // ctrl.Request to retryUrgency
+	urgency    *sync.Map // ctrl.Request to retryUrgency
 }
 
 func newReclaimBackoff(slow workqueue.TypedRateLimiter[ctrl.Request]) reclaimBackoff {
 	return reclaimBackoff{
-		fast: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry),
-		slow: slow, who: &sync.Map{},
+		fast: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, maxOwnerRetry),
+		slow: slow, urgency: &sync.Map{},
 	}
 }
 
 // note records the urgency of the next try.
-func (p reclaimBackoff) note(req ctrl.Request, who retryUrgency) {
-	if p.who != nil {
-		p.who.Store(req, who)
+func (p reclaimBackoff) note(req ctrl.Request, urgency retryUrgency) {
+	if p.urgency != nil {
+		p.urgency.Store(req, urgency)
 	}
 }
 
 // When implements workqueue.TypedRateLimiter.
 func (p reclaimBackoff) When(req ctrl.Request) time.Duration {
-	who, _ := p.who.Load(req)
-	switch who {
+	urgency, _ := p.urgency.Load(req)
+	switch urgency {
 	case ownerUrgent:
 		return p.fast.When(req)
 	case nodeUrgent:
-		return min(p.slow.When(req), longestRest)
+		return min(p.slow.When(req), maxNodeRetry)
 	default:
 		return p.slow.When(req)
 	}
@@ -85,7 +85,7 @@ func (p reclaimBackoff) When(req ctrl.Request) time.Duration {
 func (p reclaimBackoff) Forget(req ctrl.Request) {
 	p.fast.Forget(req)
 	p.slow.Forget(req)
-	p.who.Delete(req)
+	p.urgency.Delete(req)
 }
 
 // NumRequeues implements workqueue.TypedRateLimiter.

@@ -29,12 +29,12 @@ type callLimiter struct {
 	mu  sync.Mutex
 	all int
 	// whose counts the calls per target: a provider kind, or the Nodes of one workload cluster.
-	whose map[string]int
-	at    map[callKey]progress
+	byTarget map[string]int
+	at       map[callKey]progress
 }
 
 // callKey is a kind of call (what) and its target (whose).
-type callKey struct{ what, whose string }
+type callKey struct{ kind, target string }
 
 // progress has the number of running calls, and whether the latest finished call failed.
 type progress struct {
@@ -48,14 +48,14 @@ func (l *callLimiter) begin(at callKey) (done func(error), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.at[at]
-	if l.all >= maxConcurrentCalls || l.whose[at.whose] >= maxCallsPerTarget || now.failed && now.n >= maxCallsAfterFailure {
+	if l.all >= maxConcurrentCalls || l.byTarget[at.target] >= maxCallsPerTarget || now.failed && now.n >= maxCallsAfterFailure {
 		return nil, errCallLimit
 	}
 	if l.at == nil {
-		l.whose, l.at = map[string]int{}, map[callKey]progress{}
+		l.byTarget, l.at = map[string]int{}, map[callKey]progress{}
 	}
 	l.all++
-	l.whose[at.whose]++
+	l.byTarget[at.target]++
 	now.n++
 	l.at[at] = now
 	return func(err error) { l.end(at, err) }, nil
@@ -65,8 +65,8 @@ func (l *callLimiter) end(at callKey, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all--
-	if l.whose[at.whose]--; l.whose[at.whose] == 0 {
-		delete(l.whose, at.whose)
+	if l.byTarget[at.target]--; l.byTarget[at.target] == 0 {
+		delete(l.byTarget, at.target)
 	}
 	now := progress{n: l.at[at].n - 1, failed: err != nil}
 	if l.at[at] = now; now == (progress{}) {

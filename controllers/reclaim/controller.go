@@ -95,7 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.reportScreened(ctx, s, screened(facts, step))
 	r.reportAnnotations(ctx, s)
-	if step == lifecycle.Disarm { // Disarm only records; other owners come first.
+	if step == lifecycle.DisableSchedule { // This step only records; other owners come first.
 		if wait := r.ReclaimTracker.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
@@ -117,7 +117,7 @@ func (r *Reconciler) forgetAll(req ctrl.Request) {
 // serve carries out one step. While a step deletes a Machine, ReclaimTracker counts a waiting owner. After the
 // ejection, the cached version of the Machine is stale.
 func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step lifecycle.Step) error {
-	takes := s.children.Machine != nil && !s.deleted() && (step == lifecycle.Remember || step == lifecycle.Eject)
+	takes := s.children.Machine != nil && !s.deleted() && (step == lifecycle.RecordRequest || step == lifecycle.Eject)
 	if !takes {
 		return r.act(ctx, s, step)
 	}
@@ -161,11 +161,11 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 // facts converts the observed objects to the facts of the decision, which has no Kubernetes types.
 func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
-		Remembered: s.scheduled.BeingReclaimed(),
-		Returned:   s.existsAfterReclaim(),
-		Request:    s.judge(s.node),
-		Expedited:  s.children.Expedited(),
-		Ejected:    s.providerRead && s.children.Removed(r.Hooks),
+		Recorded:  s.scheduled.BeingReclaimed(),
+		Returned:  s.existsAfterReclaim(),
+		Request:   s.classifyRequest(s.node),
+		Expedited: s.children.Expedited(),
+		Ejected:   s.providerRead && s.children.Removed(r.Hooks),
 		// An unreadable object is not known to be absent.
 		InfrastructureGone: s.providerRead && s.unread == nil && s.children.InfrastructureState() == lifecycle.Absent && len(s.children.Problems) == 0,
 	}
@@ -175,7 +175,7 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	}
 	// A request of a person does not have the Node's UID.
 	if uid := s.ownerRequest().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {
-		f.Node, f.NodeAsked, f.Evicting = presence(s.node), uid != "", actuate.Evicting(s.node)
+		f.Node, f.RequestNamesNode, f.Evicting = presence(s.node), uid != "", actuate.Evicting(s.node)
 	}
 	return f
 }

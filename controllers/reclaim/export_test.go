@@ -15,7 +15,7 @@ import (
 
 // The functions under test.
 var (
-	Judge                   = judge
+	Judge                   = classify
 	ScheduledMachineChanges = scheduledMachineChanges
 )
 
@@ -32,7 +32,7 @@ func (r *Reconciler) WithoutWatches() *Reconciler {
 
 // RateLimiter sets and returns the rate limiter of the controller.
 func (r *Reconciler) RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
-	r.fresh.Longest, r.backoff = longestRest, newReclaimBackoff(wake.Backoff())
+	r.fresh.MaxBackoff, r.backoff = maxNodeRetry, newReclaimBackoff(wake.Backoff())
 	return r.backoff
 }
 

@@ -44,7 +44,7 @@ func (r *Reconciler) nodeIntent(s *scope, step lifecycle.Step) actuate.Intent {
 // permit returns an error if the step would eject the machine while writes are suppressed. The request stays on the
 // Node or on the ScheduledMachine.
 func (r *Reconciler) permit(ctx context.Context, s *scope, step lifecycle.Step) error {
-	if m := s.children.Machine; m != nil && (step == lifecycle.Remember || step == lifecycle.Eject) {
+	if m := s.children.Machine; m != nil && (step == lifecycle.RecordRequest || step == lifecycle.Eject) {
 		return r.ejection(s).Permit(ctx, m)
 	}
 	return nil
@@ -55,7 +55,7 @@ const pausedNote = "actuation is paused in the manager: nothing is carried out, 
 
 // reportSuppressed records an Event, once per request: the reclaim waits because actuation is paused.
 func (r *Reconciler) reportSuppressed(req ctrl.Request, s *scope, step lifecycle.Step) {
-	if !r.Actuate.ActuationPaused() || step != lifecycle.Remember && step != lifecycle.Eject {
+	if !r.Actuate.ActuationPaused() || step != lifecycle.RecordRequest && step != lifecycle.Eject {
 		return
 	}
 	if r.ReclaimTracker.RecordStuck(req, "because of a pause", pausedNote) {

@@ -34,7 +34,7 @@ var screenedNotes = map[string]string{
 // screened returns the reason why a request is not served, empty if it is served or there is none.
 func screened(f lifecycle.ReclaimFacts, step lifecycle.Step) string {
 	switch {
-	case step == lifecycle.Forget, step == lifecycle.Refuse && f.ControlPlane:
+	case step == lifecycle.DropRequest, step == lifecycle.Refuse && f.ControlPlane:
 		return screenedControlPlane
 	case step == lifecycle.Refuse:
 		return screenedForeignHost
@@ -75,8 +75,8 @@ func (r *Reconciler) reportAnnotations(ctx context.Context, s *scope) {
 		return // The Node was not read, or cannot be read: nothing has changed.
 	}
 	request := requestOn(s.node)
-	for _, n := range r.rejections.Tell(ctx, client.ObjectKeyFromObject(s.scheduled), ingest.ScreenRequest(request)) {
-		if !request.Asks {
+	for _, n := range r.rejections.ReportNew(ctx, client.ObjectKeyFromObject(s.scheduled), ingest.ScreenRequest(request)) {
+		if !request.Requested {
 			r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.RecordRejectedEvent, "ScreenRecords", "%s", n.Message)
 		}
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// judge classifies the request on a Node. The request must be about this Machine: it is Foreign if the Node is of
+// classify classifies the request on a Node. The request must be about this Machine: it is Foreign if the Node is of
 // another host, and Stale if it is older than the Machine. host is the accepted host data of the Machine. If a fact is
 // unknown, the request is Fresh, in favor of the owner.
-func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.ReclaimRecord, host children.Host) lifecycle.Request {
+func classify(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.ReclaimRecord, host children.Host) lifecycle.Request {
 	if node == nil || !reclaimapi.Requested(node.Annotations) {
 		return lifecycle.NoRequest
 	}
@@ -43,7 +43,7 @@ func judge(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Reclai
 	if requestedSinceReady(node) {
 		return lifecycle.FreshRequest
 	}
-	if at := askedAt(node); !at.IsZero() && at.Before(created) {
+	if at := requestedAt(node); !at.IsZero() && at.Before(created) {
 		return lifecycle.StaleRequest
 	}
 	return lifecycle.FreshRequest
@@ -67,23 +67,23 @@ func sameHost(node *corev1.Node, host children.Host) bool {
 	if node.Name != host.Node {
 		return proves(node, host)
 	}
-	id, known := node.Spec.ProviderID, cmp.Or(host.ProviderID, host.Says.ProviderID)
-	return (agree(id, known) || id == host.Says.ProviderID) && agree(node.Status.NodeInfo.MachineID, host.MachineID)
+	id, known := node.Spec.ProviderID, cmp.Or(host.ProviderID, host.Reported.ProviderID)
+	return (agree(id, known) || id == host.Reported.ProviderID) && agree(node.Status.NodeInfo.MachineID, host.MachineID)
 }
 
 // proves reports whether a Node that is not the accepted Node of the Machine still is its host, by the provider ID.
 // Cluster API finds Nodes by this ID.
 func proves(node *corev1.Node, host children.Host) bool {
 	id := node.Spec.ProviderID
-	return id != "" && (id == host.ProviderID || id == host.Says.ProviderID)
+	return id != "" && (id == host.ProviderID || id == host.Reported.ProviderID)
 }
 
 // agree reports whether a and b are equal, or one of them is unknown.
 func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
-// askedAt returns when the request was written: by the API server's clock if known, else by the Node's. Zero means
+// requestedAt returns when the request was written: by the API server's clock if known, else by the Node's. Zero means
 // unknown.
-func askedAt(node *corev1.Node) time.Time {
+func requestedAt(node *corev1.Node) time.Time {
 	for _, f := range node.ManagedFields {
 		if f.Time != nil && workload.WroteRequest(f) {
 			return f.Time.Time
@@ -105,7 +105,7 @@ func recordOf(node *corev1.Node) v1alpha1.ReclaimRecord {
 		RequestedAt: node.Annotations[reclaimapi.RequestedAtAnnotation],
 	}
 	if _, err := time.Parse(time.RFC3339, r.RequestedAt); err != nil {
-		if at := askedAt(node); !at.IsZero() {
+		if at := requestedAt(node); !at.IsZero() {
 			r.StoredAt = at.UTC().Format(time.RFC3339)
 		}
 	}
@@ -117,7 +117,7 @@ func requestOn(node *corev1.Node) ingest.Request {
 	a := node.Annotations
 	trigger, marked := a[reclaimapi.RequestedAnnotation]
 	return ingest.Request{
-		Node: node.Name, Asks: reclaimapi.Requested(a), Marked: marked, Trigger: trigger,
+		Node: node.Name, Requested: reclaimapi.Requested(a), Marked: marked, Trigger: trigger,
 		Reason: a[reclaimapi.ReasonAnnotation], RequestedAt: a[reclaimapi.RequestedAtAnnotation],
 	}
 }

@@ -199,7 +199,7 @@ func hostOf(m *clusterv1.Machine) children.Host {
 	if m != nil {
 		h.ProviderID = m.Spec.ProviderID
 	}
-	return children.Host{Host: h, Says: h}
+	return children.Host{Host: h, Reported: h}
 }
 
 // TestANodeThatIsNotBelievedHasToProveItself checks two directions. A write to a Machine must not cost an owner the
@@ -230,7 +230,7 @@ func TestANodeThatIsNotBelievedHasToProveItself(t *testing.T) {
 			node := asking(noon, noon, func(n *corev1.Node) {
 				n.Name, n.Spec.ProviderID, n.Status.NodeInfo.MachineID = tc.node, tc.id, tc.hostSays
 			})
-			if got := reclaim.Judge(node, machine, v1alpha1.ReclaimRecord{}, children.Host{Host: tc.believed, Says: tc.says}); got != tc.want {
+			if got := reclaim.Judge(node, machine, v1alpha1.ReclaimRecord{}, children.Host{Host: tc.believed, Reported: tc.says}); got != tc.want {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 		})

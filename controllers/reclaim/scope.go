@@ -19,12 +19,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// nodeLook bounds the read of a Node, and providerLook the read of provider objects. Both reads use caches. Before its
-// first list, a cache blocks while the workload cluster or a conversion webhook fails. nodeLook is short, because the
-// end of the first list triggers a reconcile.
+// nodeReadTimeout bounds the read of a Node, and providerReadTimeout the read of provider objects. Both reads use
+// caches. Before its first list, a cache blocks while the workload cluster or a conversion webhook fails.
+// nodeReadTimeout is short, because the end of the first list triggers a reconcile.
 const (
-	nodeLook     = 250 * time.Millisecond
-	providerLook = 5 * time.Second
+	nodeReadTimeout     = 250 * time.Millisecond
+	providerReadTimeout = 5 * time.Second
 )
 
 // scope holds what one reconcile reads.
@@ -85,8 +85,8 @@ func (r *Reconciler) readNodeAndProvider(ctx context.Context, s *scope) {
 // accepted Node has none, and its provider ID proves the host. A rejected nodeRef or a leftover request must not cost
 // an owner the machine.
 func (r *Reconciler) readNode(ctx context.Context, s *scope) error {
-	var doubt error
-	if s.host, doubt = r.Children.Host(ctx, s.scheduled, s.children.Machine); doubt != nil {
+	var hostErr error
+	if s.host, hostErr = r.Children.Host(ctx, s.scheduled, s.children.Machine); hostErr != nil {
 		s.host = children.Unscreened(s.scheduled, s.children.Machine)
 	}
 	// Cluster API's copy of the machine ID does not count: it follows the Node.
@@ -94,21 +94,21 @@ func (r *Reconciler) readNode(ctx context.Context, s *scope) error {
 	cluster := workload.ClusterKey(s.scheduled)
 	node, err := r.observeNode(ctx, cluster, s.nodeName())
 	s.node = node
-	asked := s.judge(node)
-	if s.host.Says.Node == s.host.Node || s.host.Says.Node == "" || asked == lifecycle.FreshRequest {
-		return errors.Join(doubt, err)
+	accepted := s.classifyRequest(node)
+	if s.host.Reported.Node == s.host.Node || s.host.Reported.Node == "" || accepted == lifecycle.FreshRequest {
+		return errors.Join(hostErr, err)
 	}
-	other, otherErr := r.observeNode(ctx, cluster, s.host.Says.Node)
-	asks := s.judge(other)
-	if asks == lifecycle.FreshRequest || asks != lifecycle.NoRequest && asked == lifecycle.NoRequest && proves(other, s.host) {
+	other, otherErr := r.observeNode(ctx, cluster, s.host.Reported.Node)
+	reported := s.classifyRequest(other)
+	if reported == lifecycle.FreshRequest || reported != lifecycle.NoRequest && accepted == lifecycle.NoRequest && proves(other, s.host) {
 		s.node = other
 	}
-	return errors.Join(doubt, err, otherErr)
+	return errors.Join(hostErr, err, otherErr)
 }
 
-// judge classifies the request on a Node.
-func (s *scope) judge(node *corev1.Node) lifecycle.Request {
-	return judge(node, s.children.Machine, s.served(), s.host)
+// classifyRequest classifies the request on a Node.
+func (s *scope) classifyRequest(node *corev1.Node) lifecycle.Request {
+	return classify(node, s.children.Machine, s.served(), s.host)
 }
 
 // readProviderObjects reads the provider objects of the machine.
@@ -128,15 +128,15 @@ func (r *Reconciler) readProviderObjects(ctx context.Context, s *scope) {
 	})
 }
 
-// atProvider calls an API of a provider, within the limits of calls and providerLook. Such a call may take as long as
-// the provider's conversion webhook. Reads and writes have separate limits, because reads may succeed from a cache
-// while writes fail.
+// atProvider calls an API of a provider, within the limits of calls and providerReadTimeout. Such a call may take as
+// long as the provider's conversion webhook. Reads and writes have separate limits, because reads may succeed from a
+// cache while writes fail.
 func (r *Reconciler) atProvider(ctx context.Context, at callKey, call func(context.Context) error) error {
 	done, err := r.calls.begin(at)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, providerLook)
+	ctx, cancel := context.WithTimeout(ctx, providerReadTimeout)
 	defer cancel()
 	err = call(ctx)
 	done(actuate.IgnoreSuppressed(err))
@@ -154,7 +154,7 @@ func (s *scope) provider() string {
 // observeNode watches the Nodes of the cluster and returns the named one. Without a connection it returns nil: a new
 // connection triggers a reconcile.
 func (r *Reconciler) observeNode(ctx context.Context, cluster client.ObjectKey, name string) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, nodeLook)
+	ctx, cancel := context.WithTimeout(ctx, nodeReadTimeout)
 	defer cancel()
 	if err := r.nodes.Start(ctx, cluster); err != nil {
 		return nil, workload.IgnoreNotConnected(err)

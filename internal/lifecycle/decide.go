@@ -45,7 +45,7 @@ func deleted(f Facts) (Decision, bool) {
 	case f.KillSwitch:
 		return Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing, Cause: KillSwitch}, true
 	case f.Reclaim:
-		return Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing, Cause: OwnerAsked}, true
+		return Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing, Cause: OwnerRequested}, true
 	default:
 		return depart(f, GracefulShutdown, ObjectDeleted), true
 	}
@@ -228,7 +228,7 @@ func suspended(f Facts, d Decision) Decision {
 	switch {
 	case !f.ClockSuspect:
 	case d.Action == Ensure && f.Machine == Absent:
-		return Decision{Phase: Pending, Action: Hold, Reason: ClockDoubted, Suspended: true}
+		return Decision{Phase: Pending, Action: Hold, Reason: ClockSuspect, Suspended: true}
 	case d.Action == Expedite:
 		d.Action, d.Cause, d.Suspended = Hold, "", true
 	}
@@ -278,6 +278,6 @@ func viaPending(f Facts, d Decision) Decision {
 	default:
 		return d
 	}
-	d.Phase, d.Reason, d.Again = Pending, Judging, true
+	d.Phase, d.Reason, d.Again = Pending, NotEvaluated, true
 	return d
 }

@@ -54,7 +54,7 @@ func TestDecide(t *testing.T) {
 		"NewIsJudgedFirst": {
 			reason: "A new object says Pending before anything is made for it.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = "" }),
-			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: evening, Again: true},
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.NotEvaluated, Recheck: evening, Again: true},
 		},
 		"PendingInTheWindowIsMade": {
 			reason: "The window is open.",
@@ -155,7 +155,7 @@ func TestDecide(t *testing.T) {
 		"KillSwitchOff": {
 			reason: "The way back leads through Pending.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Terminated }),
-			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: evening, Again: true},
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.NotEvaluated, Recheck: evening, Again: true},
 		},
 		"ReclaimBeatsSchedule": {
 			reason: "The emergency lane acts; here it is shown.",
@@ -178,7 +178,7 @@ func TestDecide(t *testing.T) {
 		"EnabledAgain": {
 			reason: "Disabled goes to Pending, where the schedule is judged anew.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Disabled }),
-			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.Judging, Recheck: evening, Again: true},
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.NotEvaluated, Recheck: evening, Again: true},
 		},
 		"InterruptedGoesOn": {
 			reason: "Its Node may be cordoned, whatever the window says after the move.",
@@ -258,7 +258,7 @@ func TestDecide(t *testing.T) {
 		"ErrorTriesAgainOnItsWayToPending": {
 			reason: "Error ends only with success, and success leads to Pending.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Error }),
-			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Ensure, Reason: lifecycle.Judging, Recheck: evening, Again: true},
+			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Ensure, Reason: lifecycle.NotEvaluated, Recheck: evening, Again: true},
 		},
 	}
 	for name, tc := range cases {
@@ -276,33 +276,33 @@ func TestDecideReclaim(t *testing.T) {
 		facts  lifecycle.ReclaimFacts
 		want   lifecycle.Step
 	}{
-		"NothingAsked":             {"Nobody asks.", lifecycle.ReclaimFacts{Machine: lifecycle.Present}, lifecycle.Rest},
-		"AskedIsRememberedFirst":   {"A crash must not lose the request.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest, Machine: lifecycle.Present}, lifecycle.Remember},
-		"AskedInTheMiddleOfADrain": {"A departure under way is cut short.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest, Machine: lifecycle.Leaving}, lifecycle.Remember},
-		"AskedWithoutMachine":      {"There is nothing to give back.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest}, lifecycle.Rest},
-		"RememberedIsEjected":      {"Also after a restart.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Present}, lifecycle.Eject},
-		"EjectedIsAwaited":         {"Nothing is left to hasten.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.Await},
+		"NothingAsked":             {"Nobody asks.", lifecycle.ReclaimFacts{Machine: lifecycle.Present}, lifecycle.NoStep},
+		"AskedIsRememberedFirst":   {"A crash must not lose the request.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest, Machine: lifecycle.Present}, lifecycle.RecordRequest},
+		"AskedInTheMiddleOfADrain": {"A departure under way is cut short.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest, Machine: lifecycle.Leaving}, lifecycle.RecordRequest},
+		"AskedWithoutMachine":      {"There is nothing to give back.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest}, lifecycle.NoStep},
+		"RememberedIsEjected":      {"Also after a restart.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Present}, lifecycle.Eject},
+		"EjectedIsAwaited":         {"Nothing is left to hasten.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.WaitForRemoval},
 		"ReturnedIsEjected":        {"A person may ask while the machine is being made.", lifecycle.ReclaimFacts{Returned: true, Machine: lifecycle.Present}, lifecycle.Eject},
 		"RestOfItIsEjected":        {"Its infrastructure may have been all that was made.", lifecycle.ReclaimFacts{Returned: true}, lifecycle.Eject},
-		"ReturnedIsNotTurnedOff":   {"The schedule is off already.", lifecycle.ReclaimFacts{Returned: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.Rest},
-		"GoneIsDisarmed":           {"The schedule goes off when the machine is gone, whatever the Node says by then.", lifecycle.ReclaimFacts{Remembered: true, Request: lifecycle.ServedRequest, Node: lifecycle.Present, Ejected: true}, lifecycle.Disarm},
-		"PodsStartElsewhere":       {"When the machine is on its way, and not before.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present}, lifecycle.Evict},
-		"EjectedBeforePodsGo":      {"The owner comes before the pods.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Leaving, Node: lifecycle.Present}, lifecycle.Eject},
-		"PodsOfALeavingNode":       {"A Node that is held by a finalizer still has pods.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Leaving, InfrastructureGone: true}, lifecycle.Evict},
-		"PodsOnce":                 {"Nothing is left to do.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present, Evicting: true}, lifecycle.Await},
-		"NodeOutlivesItsMachine":   {"The Machine object waits for something, its Node outlived it.", lifecycle.ReclaimFacts{NodeAsked: true, Remembered: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present, Evicting: true, InfrastructureGone: true}, lifecycle.DeleteNode},
-		"ServedNodeIsDeleted":      {"Nobody else does any more.", lifecycle.ReclaimFacts{NodeAsked: true, Request: lifecycle.ServedRequest, Node: lifecycle.Present, InfrastructureGone: true}, lifecycle.DeleteNode},
-		"NodeOfAPersonsRequest":    {"Its UID was not known, so it is left to Cluster API.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present, Evicting: true, InfrastructureGone: true}, lifecycle.Await},
-		"ControlPlaneReturned":     {"Not by a record either.", lifecycle.ReclaimFacts{Returned: true, Machine: lifecycle.Present, ControlPlane: true}, lifecycle.Rest},
-		"ServedLeavingIsCleared":   {"Last of all.", lifecycle.ReclaimFacts{NodeAsked: true, Request: lifecycle.ServedRequest, Node: lifecycle.Leaving, InfrastructureGone: true}, lifecycle.Clear},
-		"ServedWithAMachine":       {"A Node that is in use again is never deleted.", lifecycle.ReclaimFacts{NodeAsked: true, Request: lifecycle.ServedRequest, Node: lifecycle.Present, Machine: lifecycle.Present}, lifecycle.Clear},
-		"TakenOffIsWrittenAgain":   {"A tool replaced the object, and the Machine still tells.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving}, lifecycle.Recall},
-		"TakenOffAndStillAsked":    {"The Node says more.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving, Request: lifecycle.FreshRequest}, lifecycle.Remember},
-		"ReturnedIsNotRecalled":    {"The schedule is off for the same owner.", lifecycle.ReclaimFacts{ForOwner: true, Returned: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.Rest},
-		"ControlPlaneNotRecalled":  {"Whatever its record says.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving, ControlPlane: true}, lifecycle.Rest},
+		"ReturnedIsNotTurnedOff":   {"The schedule is off already.", lifecycle.ReclaimFacts{Returned: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.NoStep},
+		"GoneIsDisarmed":           {"The schedule goes off when the machine is gone, whatever the Node says by then.", lifecycle.ReclaimFacts{Recorded: true, Request: lifecycle.ServedRequest, Node: lifecycle.Present, Ejected: true}, lifecycle.DisableSchedule},
+		"PodsStartElsewhere":       {"When the machine is on its way, and not before.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present}, lifecycle.Evict},
+		"EjectedBeforePodsGo":      {"The owner comes before the pods.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Leaving, Node: lifecycle.Present}, lifecycle.Eject},
+		"PodsOfALeavingNode":       {"A Node that is held by a finalizer still has pods.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Leaving, InfrastructureGone: true}, lifecycle.Evict},
+		"PodsOnce":                 {"Nothing is left to do.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present, Evicting: true}, lifecycle.WaitForRemoval},
+		"NodeOutlivesItsMachine":   {"The Machine object waits for something, its Node outlived it.", lifecycle.ReclaimFacts{RequestNamesNode: true, Recorded: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present, Evicting: true, InfrastructureGone: true}, lifecycle.DeleteNode},
+		"ServedNodeIsDeleted":      {"Nobody else does any more.", lifecycle.ReclaimFacts{RequestNamesNode: true, Request: lifecycle.ServedRequest, Node: lifecycle.Present, InfrastructureGone: true}, lifecycle.DeleteNode},
+		"NodeOfAPersonsRequest":    {"Its UID was not known, so it is left to Cluster API.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present, Evicting: true, InfrastructureGone: true}, lifecycle.WaitForRemoval},
+		"ControlPlaneReturned":     {"Not by a record either.", lifecycle.ReclaimFacts{Returned: true, Machine: lifecycle.Present, ControlPlane: true}, lifecycle.NoStep},
+		"ServedLeavingIsCleared":   {"Last of all.", lifecycle.ReclaimFacts{RequestNamesNode: true, Request: lifecycle.ServedRequest, Node: lifecycle.Leaving, InfrastructureGone: true}, lifecycle.Clear},
+		"ServedWithAMachine":       {"A Node that is in use again is never deleted.", lifecycle.ReclaimFacts{RequestNamesNode: true, Request: lifecycle.ServedRequest, Node: lifecycle.Present, Machine: lifecycle.Present}, lifecycle.Clear},
+		"TakenOffIsWrittenAgain":   {"A tool replaced the object, and the Machine still tells.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving}, lifecycle.RestoreRequest},
+		"TakenOffAndStillAsked":    {"The Node says more.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving, Request: lifecycle.FreshRequest}, lifecycle.RecordRequest},
+		"ReturnedIsNotRecalled":    {"The schedule is off for the same owner.", lifecycle.ReclaimFacts{ForOwner: true, Returned: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.NoStep},
+		"ControlPlaneNotRecalled":  {"Whatever its record says.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving, ControlPlane: true}, lifecycle.NoStep},
 		"Forged":                   {"Another host does not take this one away.", lifecycle.ReclaimFacts{Request: lifecycle.ForeignRequest, Machine: lifecycle.Present}, lifecycle.Refuse},
 		"ControlPlane":             {"A cluster does not lose its head to an owner.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest, Machine: lifecycle.Present, ControlPlane: true}, lifecycle.Refuse},
-		"ControlPlaneByHand":       {"Also not by an annotation made by hand.", lifecycle.ReclaimFacts{Remembered: true, Machine: lifecycle.Present, ControlPlane: true}, lifecycle.Forget},
+		"ControlPlaneByHand":       {"Also not by an annotation made by hand.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Present, ControlPlane: true}, lifecycle.DropRequest},
 		"ServedIsCleared":          {"Last of all.", lifecycle.ReclaimFacts{Request: lifecycle.ServedRequest}, lifecycle.Clear},
 		"StaleIsCleared":           {"The agent asks again if its reason still holds.", lifecycle.ReclaimFacts{Request: lifecycle.StaleRequest, Machine: lifecycle.Present}, lifecycle.Clear},
 	}

@@ -24,34 +24,34 @@ type Step string
 
 // The steps, in their order. Each is idempotent, and stores what the next step needs after a crash.
 const (
-	// Rest does nothing.
-	Rest Step = "Rest"
-	// Remember stores the request on the ScheduledMachine.
-	Remember Step = "Remember"
-	// Recall stores a request again that was removed after the Machine's deletion.
-	Recall Step = "Recall"
+	// NoStep does nothing.
+	NoStep Step = "NoStep"
+	// RecordRequest stores the request on the ScheduledMachine.
+	RecordRequest Step = "RecordRequest"
+	// RestoreRequest stores a request again that was removed after the Machine's deletion.
+	RestoreRequest Step = "RestoreRequest"
 	// Eject removes the machine at once.
 	Eject Step = "Eject"
 	// Evict taints the Node, so that its pods start elsewhere.
 	Evict Step = "Evict"
 	// DeleteNode deletes a Node whose machine is gone.
 	DeleteNode Step = "DeleteNode"
-	// Await waits until the machine is gone.
-	Await Step = "Await"
-	// Disarm turns the schedule off and removes the stored request, in one write.
-	Disarm Step = "Disarm"
+	// WaitForRemoval waits until the machine is gone.
+	WaitForRemoval Step = "WaitForRemoval"
+	// DisableSchedule turns the schedule off and removes the stored request, in one write.
+	DisableSchedule Step = "DisableSchedule"
 	// Clear removes the request from the Node.
 	Clear Step = "Clear"
 	// Refuse does nothing except report.
 	Refuse Step = "Refuse"
-	// Forget removes a stored request that must not be served.
-	Forget Step = "Forget"
+	// DropRequest removes a stored request that must not be served.
+	DropRequest Step = "DropRequest"
 )
 
 // ReclaimFacts are the observed state of a machine and its Node.
 type ReclaimFacts struct {
-	// Remembered reports that a request is stored and not served yet.
-	Remembered bool
+	// Recorded reports that a request is stored and not served yet.
+	Recorded bool
 	// Returned reports that objects of the machine exist although a request was served and the schedule has
 	// been off since. Their creator had not seen that.
 	Returned bool
@@ -70,8 +70,8 @@ type ReclaimFacts struct {
 	// machine. Another Node of the same name does not count. A Node that cannot be read is absent, so that
 	// nothing waits for it.
 	Node Presence
-	// NodeAsked reports that the request names the UID of this Node. It is false for a request of a person.
-	NodeAsked bool
+	// RequestNamesNode reports that the request names the UID of this Node. It is false for a request of a person.
+	RequestNamesNode bool
 	// Evicting reports that the Node has the eviction taint.
 	Evicting bool
 	// Expedited reports that the Machine is being deleted and that Cluster API does not wait for it any more.
@@ -84,12 +84,12 @@ type ReclaimFacts struct {
 // caller makes such reads only if there is none. An outage of them must not delay the removal.
 func Urgent(f ReclaimFacts) (Step, bool) {
 	switch {
-	case !f.Remembered:
+	case !f.Recorded:
 		return "", false
 	case f.Machine == Absent:
-		return Disarm, true
+		return DisableSchedule, true
 	case f.ControlPlane:
-		return Forget, true
+		return DropRequest, true
 	case !f.Expedited && !f.Ejected:
 		return Eject, true
 	default:
@@ -97,45 +97,45 @@ func Urgent(f ReclaimFacts) (Step, bool) {
 	}
 }
 
-// DecideReclaim returns the next step. The order is Remember, Eject, Disarm, Clear, so that after a crash the
-// stored state leads to the next step. The Node is handled after the removal of the machine. A Machine of a
-// control plane is never removed.
+// DecideReclaim returns the next step. The order is RecordRequest, Eject, DisableSchedule, Clear, so that after a crash
+// the stored state leads to the next step. The Node is handled after the removal of the machine. A Machine of a control
+// plane is never removed.
 func DecideReclaim(f ReclaimFacts) Step {
 	if step, urgent := Urgent(f); urgent {
 		return step
 	}
 	switch {
-	case f.Remembered && !f.Ejected, f.Returned && !f.Ejected && !f.ControlPlane:
+	case f.Recorded && !f.Ejected, f.Returned && !f.Ejected && !f.ControlPlane:
 		return Eject
-	case f.Remembered:
+	case f.Recorded:
 		return nodeStep(f)
 	default:
-		return answer(f)
+		return requestStep(f)
 	}
 }
 
 // nodeStep returns the remaining step for the Node of a machine that is being removed.
 func nodeStep(f ReclaimFacts) Step {
 	switch {
-	case f.Node == Present && f.NodeAsked && f.InfrastructureGone:
+	case f.Node == Present && f.RequestNamesNode && f.InfrastructureGone:
 		return DeleteNode
 	case f.Node != Absent && !f.Evicting:
 		return Evict
 	default:
-		return Await
+		return WaitForRemoval
 	}
 }
 
-// answer returns the step for the request on a Node while no stored request is being served.
-func answer(f ReclaimFacts) Step {
+// requestStep returns the step for the request on a Node while no stored request is being served.
+func requestStep(f ReclaimFacts) Step {
 	if f.ForOwner && !f.Returned && !f.ControlPlane && f.Request != FreshRequest {
-		return Recall
+		return RestoreRequest
 	}
 	switch f.Request {
 	case NoRequest:
-		return Rest
+		return NoStep
 	case ServedRequest:
-		if f.Machine == Absent && f.InfrastructureGone && f.Node == Present && f.NodeAsked {
+		if f.Machine == Absent && f.InfrastructureGone && f.Node == Present && f.RequestNamesNode {
 			return DeleteNode
 		}
 		return Clear
@@ -147,10 +147,10 @@ func answer(f ReclaimFacts) Step {
 	}
 	switch {
 	case f.Machine == Absent:
-		return Rest
+		return NoStep
 	case f.ControlPlane:
 		return Refuse
 	default:
-		return Remember
+		return RecordRequest
 	}
 }

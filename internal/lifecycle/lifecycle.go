@@ -92,8 +92,8 @@ const (
 	NoCluster            Reason = "ReferencesInvalid"
 	ReferencesUnreadable Reason = "ReferencesUnreadable"
 	HostClaimed          Reason = "HostClaimed"
-	ClockDoubted         Reason = "ClockSuspect"
-	Judging              Reason = "Pending"
+	ClockSuspect         Reason = "ClockSuspect"
+	NotEvaluated         Reason = "Pending"
 )
 
 // Cause is why a machine leaves. The values are the ones of the departure record on the Machine.
@@ -106,7 +106,7 @@ const (
 	MachineReplaced Cause = "Replaced"
 	ClusterDeleted  Cause = "ClusterDeleted"
 	KillSwitch      Cause = "KillSwitch"
-	OwnerAsked      Cause = "EmergencyReclaim"
+	OwnerRequested  Cause = "EmergencyReclaim"
 )
 
 // Facts are the observed state of a machine.
@@ -142,8 +142,8 @@ type Facts struct {
 	// MachineFailed reports that the Machine can never become ready, or that a health check requests its
 	// replacement.
 	MachineFailed bool
-	// Interrupted reports that the Machine has the departure record of another Machine, or one that began as such, and is
-	// not being deleted: clusterctl move or a restore brought it.
+	// Interrupted reports that the Machine has the departure record of another Machine, or one that began as such, and
+	// is not being deleted: clusterctl move or a restore brought it.
 	Interrupted bool
 	// Admitted reports that a departure may start without the planner.
 	Admitted bool

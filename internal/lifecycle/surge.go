@@ -29,12 +29,12 @@ func Recent(times []time.Time, now time.Time) []time.Time {
 
 // Reclaimed returns the reclaim times to store after one more reclaim at now. If rapid is true, a person should
 // check the schedule: the machine is lent while its owner uses it.
-func Reclaimed(times []time.Time, now time.Time) (remember []time.Time, rapid bool) {
-	remember = append(Recent(times, now), now)
-	if extra := len(remember) - rapidReclaims; extra > 0 {
-		remember = remember[extra:]
+func Reclaimed(times []time.Time, now time.Time) (recent []time.Time, rapid bool) {
+	recent = append(Recent(times, now), now)
+	if extra := len(recent) - rapidReclaims; extra > 0 {
+		recent = recent[extra:]
 	}
-	return remember, len(remember) == rapidReclaims
+	return recent, len(recent) == rapidReclaims
 }
 
 // Surge reports whether so many reclaims within the window, among so many machines of one Cluster, indicate a
