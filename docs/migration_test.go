@@ -154,7 +154,7 @@ func newEvicted(t *testing.T, change func(*evicted)) *evicted {
 // evict returns the status of the HTTP answer, and whether the pod has what its operator looks for then.
 func (e *evicted) evict(t *testing.T, dryRun bool) string {
 	t.Helper()
-	evictor := eviction.Evictor{Live: e.Client, Policies: e.Client, Write: actuate.New(e.Client), Clock: e.clock, Taints: e.taints, Keep: eviction.Keep}
+	evictor := eviction.Evictor{Live: e.Client, Policies: e.Client, Write: actuate.New(e.Client), Clock: e.clock, Taints: e.taints, NameProtection: eviction.DefaultNameProtection}
 	var err error
 	if e.response, err = evictor.EvictLive(t.Context(), eviction.Attempt{Pod: client.ObjectKeyFromObject(&e.pod), By: "kubectl", DryRun: dryRun}); err != nil {
 		t.Fatal(err)

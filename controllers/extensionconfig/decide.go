@@ -34,7 +34,7 @@ type step string
 
 const (
 	// noChange makes no change.
-	noChange step = "Rest"
+	noChange step = "NoChange"
 	// register applies the ExtensionConfig.
 	register step = "Register"
 	// withdraw deletes the ExtensionConfig.

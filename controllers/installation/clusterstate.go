@@ -39,9 +39,9 @@ type identity struct {
 
 // memory caches the state of one workload cluster in this process. Lost entries cause more reads, not wrong decisions.
 // Only the reconcile of its Cluster uses it.
-type memory struct {
-	// left has the fingerprint of each object after its latest write or check.
-	left map[identity]fingerprint
+type clusterState struct {
+	// written has the fingerprint of each object after its latest write or check.
+	written map[identity]fingerprint
 	// clean marks parts that the Cluster does not use, and of which no object remains.
 	clean map[installed.Part]bool
 	// failed has the latest failure of each part.
@@ -50,12 +50,12 @@ type memory struct {
 	restorations map[repair]*restoration
 }
 
-// memoryOf returns the memory of a Cluster.
-func (r *Reconciler) memoryOf(cluster client.ObjectKey) *memory {
-	m, _ := r.memories.LoadOrStore(cluster, &memory{
+// stateOf returns the state of a Cluster.
+func (r *Reconciler) stateOf(cluster client.ObjectKey) *clusterState {
+	m, _ := r.states.LoadOrStore(cluster, &clusterState{
 		map[identity]fingerprint{}, map[installed.Part]bool{}, map[installed.Part]installed.Failure{}, map[repair]*restoration{},
 	})
-	return m.(*memory)
+	return m.(*clusterState)
 }
 
 // repair is one kind of restoration of one object. Each has its own limit: edits of an object must not delay its
@@ -67,43 +67,43 @@ type repair struct {
 
 // restoration limits the rate of one repair. what is the latest difference.
 type restoration struct {
-	limit *rate.Limiter
-	what  string
+	limit      *rate.Limiter
+	difference string
 }
 
 // contested returns an error if a repair has reached its limit.
-func (m *memory) contested(id repair, now time.Time) error {
+func (m *clusterState) contested(id repair, now time.Time) error {
 	last, ok := m.restorations[id]
 	if !ok || last.limit.TokensAt(now) >= 1 {
 		return nil
 	}
 	return fmt.Errorf("%s %s %w, %d times, then once in %v; last time: %s",
-		id.kind.Kind, id.key.Name, installed.ErrContested, restoreBurst, restoreInterval, last.what)
+		id.kind.Kind, id.key.Name, installed.ErrContested, restoreBurst, restoreInterval, last.difference)
 }
 
 // restored records a repair.
-func (m *memory) restored(id repair, now time.Time, what string) {
+func (m *clusterState) restored(id repair, now time.Time, difference string) {
 	if m.restorations[id] == nil {
 		m.restorations[id] = &restoration{limit: rate.NewLimiter(rate.Every(restoreInterval), restoreBurst)}
 	}
 	m.restorations[id].limit.AllowN(now, 1)
-	m.restorations[id].what = what
+	m.restorations[id].difference = difference
 }
 
 // forget removes the entries of one part, so that the next reconcile reads its objects live.
-func (m *memory) forget(p installed.Part) {
-	maps.DeleteFunc(m.left, func(id identity, _ fingerprint) bool { return id.part == p })
+func (m *clusterState) forget(p installed.Part) {
+	maps.DeleteFunc(m.written, func(id identity, _ fingerprint) bool { return id.part == p })
 	delete(m.clean, p)
 }
 
 // setClean records that the Cluster has no object of a part.
-func (m *memory) setClean(p installed.Part) {
+func (m *clusterState) setClean(p installed.Part) {
 	m.forget(p)
 	m.clean[p] = true
 }
 
 // fails records the failure of a part, zero for none. It returns the text, and whether the failure is of a new class.
-func (m *memory) fails(p installed.Part, err error) (text string, news bool) {
+func (m *clusterState) fails(p installed.Part, err error) (text string, isNew bool) {
 	last := m.failed[p]
 	m.failed[p] = installed.FailureOf(err, p, last)
 	return m.failed[p].Text, m.failed[p].Class != last.Class

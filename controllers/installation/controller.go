@@ -63,7 +63,7 @@ type Reconciler struct {
 
 	watches     watcher
 	watchFilter string
-	memories    sync.Map // client.ObjectKey to *memory
+	states      sync.Map // client.ObjectKey to *memory
 	fresh       wake.Freshness
 }
 
@@ -81,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err := r.Reader.Get(ctx, req.NamespacedName, cluster)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && !cluster.DeletionTimestamp.IsZero():
-		r.memories.Delete(req.NamespacedName)
+		r.states.Delete(req.NamespacedName)
 		r.fresh.Forget(req)
 		return ctrl.Result{}, nil
 	case err != nil:
@@ -126,7 +126,7 @@ func (r *Reconciler) reconcileAgent(ctx context.Context, s *scope) error {
 	if actuate.IsSuppressed(err) {
 		return err
 	}
-	s.remember(installed.Agent, err)
+	s.recordFailure(installed.Agent, err)
 	if errors.Is(err, installed.ErrForeign) || errors.Is(err, installed.ErrContested) {
 		r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.ReclaimAgentBlockedEvent, "InstallReclaimAgent", "%s", installed.Text(err, installed.Agent))
 	}
@@ -147,24 +147,24 @@ func (r *Reconciler) reconcileGuard(ctx context.Context, s *scope) error {
 	if actuate.IsSuppressed(err) {
 		return err
 	}
-	s.remember(installed.Guard, err)
+	s.recordFailure(installed.Guard, err)
 	if workload.NotConnected(err) {
 		return err
 	}
-	if text, news := s.memory.fails(installed.Guard, err); news && text != "" {
+	if text, news := s.state.fails(installed.Guard, err); news && text != "" {
 		r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.EvictionGuardNotInstalledEvent, "InstallEvictionGuard", "%s", text)
 	}
 	return err
 }
 
-// remember records whether the next reconcile may rely on the cached fingerprints of a part.
-func (s *scope) remember(p installed.Part, err error) {
+// recordFailure records whether the next reconcile may rely on the cached fingerprints of a part.
+func (s *scope) recordFailure(p installed.Part, err error) {
 	switch {
 	case err == nil && s.done(p):
-		s.memory.setClean(p)
+		s.state.setClean(p)
 	case err == nil, workload.NotConnected(err), errors.Is(err, installed.ErrContested), apierrors.IsConflict(err) && !errors.Is(err, installed.ErrForeign):
 	default:
-		s.memory.forget(p)
+		s.state.forget(p)
 	}
 }
 
@@ -176,7 +176,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, err error) error {
 		Type: v1alpha1.ReclaimAgentInstalledCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.AgentInstalledReason,
 		Message: "The reclaim agent is installed in the workload cluster", LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	}
-	if text, _ := s.memory.fails(installed.Agent, err); text != "" {
+	if text, _ := s.state.fails(installed.Agent, err); text != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.AgentNotInstalledReason, clip.Message(text)
 	}
 	if s.used && len(r.Manifests) > 0 {

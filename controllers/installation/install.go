@@ -55,7 +55,7 @@ func (r *Reconciler) manifests(p installed.Part) []*unstructured.Unstructured {
 
 // uninstall deletes the objects of a part in reverse order. It skips a part that is known to be gone.
 func (r *Reconciler) uninstall(ctx context.Context, s *scope, p installed.Part) error {
-	if s.memory.clean[p] {
+	if s.state.clean[p] {
 		return nil
 	}
 	for _, desired := range slices.Backward(r.manifests(p)) {
@@ -77,7 +77,7 @@ func (r *Reconciler) sync(ctx context.Context, s *scope, p installed.Part, desir
 	switch verdict := DecideInstall(facts); verdict {
 	case Keep:
 		if live != nil && facts.Wanted && !facts.Leaving {
-			s.memory.left[id] = fingerprintOf(live)
+			s.state.written[id] = fingerprintOf(live)
 		}
 		return nil
 	case Install:
@@ -108,7 +108,7 @@ var shared = map[string]bool{"Namespace": true, "CustomResourceDefinition": true
 func (r *Reconciler) look(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured) (InstallFacts, client.Object, error) {
 	f := InstallFacts{Wanted: s.needs(id.part), Shared: shared[id.kind.Kind]}
 	var left fingerprint
-	left, f.InstalledBefore = s.memory.left[id]
+	left, f.InstalledBefore = s.state.written[id]
 	if f.InstalledBefore {
 		cached := &metav1.PartialObjectMetadata{}
 		cached.SetGroupVersionKind(desired.GroupVersionKind())

@@ -91,7 +91,7 @@ func (r *Reconciler) claims(ctx context.Context, machines []v1alpha1.ScheduledMa
 		case machine == nil:
 			name = request.Node
 		case host.NodeRejected():
-			name = host.Says.Node
+			name = host.Reported.Node
 		}
 		cm := reclaimapi.ConfigMapName(name)
 		claims[cm] = claim{sm, claims[cm].keep || host.NodeRejected() || installed.OnNode(sm, machine) ||

@@ -35,9 +35,9 @@ const (
 // maxDifferences bounds the fields that an Event names.
 const maxDifferences = 3
 
-// leftToOthers are fields that the manifests do not set, because others do: image pull secrets
+// preservedFields are fields that the manifests do not set, because others do: image pull secrets
 // of a private registry, the guard's certificate, and the rules that Kubernetes aggregates.
-var leftToOthers = map[string][]string{
+var preservedFields = map[string][]string{
 	"ServiceAccount": {"secrets", "imagePullSecrets"},
 	"Secret":         {"data"},
 	"ClusterRole":    {"rules"},
@@ -49,7 +49,7 @@ var rightsLabels = []string{"pod-security.kubernetes.io/enforce", "rbac.authoriz
 // create uses server-side apply. An API server without it has no admission policies either, and
 // must get nothing. installedBefore reports that the object existed.
 func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired *unstructured.Unstructured, installedBefore bool) error {
-	if err := s.memory.contested(repair{id, true}, s.now); err != nil {
+	if err := s.state.contested(repair{id, true}, s.now); err != nil {
 		return err
 	}
 	created := desired.DeepCopy()
@@ -57,7 +57,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired 
 	if err := s.installer.Apply(ctx, created); err != nil {
 		return err
 	}
-	s.memory.left[id] = fingerprintOf(created)
+	s.state.written[id] = fingerprintOf(created)
 	if installedBefore {
 		r.reportRestored(s, repair{id, true}, corev1.EventTypeWarning, "it was deleted")
 	}
@@ -68,30 +68,30 @@ func (r *Reconciler) create(ctx context.Context, s *scope, id identity, desired 
 // others added. A replacement that changes nothing is not a write: the API server ignores it.
 // installedBefore reports that this process has written or verified the object.
 func (r *Reconciler) restore(ctx context.Context, s *scope, id identity, desired, live *unstructured.Unstructured, installedBefore bool) error {
-	if err := s.memory.contested(repair{id, false}, s.now); err != nil {
+	if err := s.state.contested(repair{id, false}, s.now); err != nil {
 		return err
 	}
 	want := desired.DeepCopy()
 	installed.Claim(want, s.key)
-	keepOthers(want, live)
+	preserveOthers(want, live)
 	after, err := r.replace(ctx, s, id, want, live)
 	if err != nil {
 		return err
 	}
-	s.memory.left[id] = fingerprintOf(after)
+	s.state.written[id] = fingerprintOf(after)
 	fields := difference.Between("", content(live), content(after))
 	if len(fields) == 0 {
 		return nil
 	}
-	what, by := changedFields(fields), lastWriter(live, fields)
+	difference, by := changedFields(fields), lastWriter(live, fields)
 	kind := corev1.EventTypeNormal // An earlier version of 5-Spot wrote it.
 	if by != nil {
-		what += "; last writer: " + by.String()
+		difference += "; last writer: " + by.String()
 	}
 	if installedBefore || by != nil {
 		kind = corev1.EventTypeWarning
 	}
-	r.reportRestored(s, repair{id, false}, kind, what)
+	r.reportRestored(s, repair{id, false}, kind, difference)
 	return nil
 }
 
@@ -121,13 +121,13 @@ func (r *Reconciler) replace(ctx context.Context, s *scope, id identity, want, l
 func (r *Reconciler) delete(ctx context.Context, s *scope, id identity, live client.Object) error {
 	err := s.installer.Delete(ctx, live)
 	if err == nil {
-		delete(s.memory.left, id)
+		delete(s.state.written, id)
 	}
 	return err
 }
 
-// keepOthers completes the desired object with the parts of the live one that belong to others.
-func keepOthers(want, live *unstructured.Unstructured) {
+// preserveOthers completes the desired object with the parts of the live one that belong to others.
+func preserveOthers(want, live *unstructured.Unstructured) {
 	want.SetUID(live.GetUID())
 	want.SetResourceVersion(live.GetResourceVersion())
 	want.SetFinalizers(live.GetFinalizers())
@@ -137,16 +137,16 @@ func keepOthers(want, live *unstructured.Unstructured) {
 	})
 	want.SetLabels(installed.With(labels, want.GetLabels()))
 	want.SetAnnotations(installed.With(live.GetAnnotations(), want.GetAnnotations()))
-	for _, field := range leftToOthers[want.GetKind()] {
+	for _, field := range preservedFields[want.GetKind()] {
 		if value, ok := live.Object[field]; ok && want.Object[field] == nil {
 			want.Object[field] = value
 		}
 	}
-	keepWebhookClients(want, live)
+	preserveWebhookClients(want, live)
 }
 
-// keepWebhookClients keeps the certificate authority and the path, which the guard writes.
-func keepWebhookClients(want, live *unstructured.Unstructured) {
+// preserveWebhookClients keeps the certificate authority and the path, which the guard writes.
+func preserveWebhookClients(want, live *unstructured.Unstructured) {
 	desired, _, _ := unstructured.NestedSlice(want.Object, "webhooks")
 	current, _, _ := unstructured.NestedSlice(live.Object, "webhooks")
 	for i, w := range desired {
@@ -170,10 +170,10 @@ func keepWebhookClients(want, live *unstructured.Unstructured) {
 }
 
 // reportRestored records an Event that names the object and what differed.
-func (r *Reconciler) reportRestored(s *scope, id repair, kind, what string) {
-	s.memory.restored(id, s.now, what)
+func (r *Reconciler) reportRestored(s *scope, id repair, kind, difference string) {
+	s.state.restored(id, s.now, difference)
 	r.Recorder.Eventf(s.cluster, nil, kind, v1alpha1.InstallationRestoredEvent, "RestoreInstallation", "%s",
-		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, what)))
+		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, difference)))
 }
 
 // changedFields names the fields that differed, empty if none did.

@@ -36,7 +36,7 @@ type scope struct {
 	// write writes Nodes and ConfigMaps. installer writes the installation.
 	write     *actuate.Actuator
 	installer actuate.Action
-	memory    *memory
+	state     *clusterState
 }
 
 // needs reports whether the Cluster needs a part.
@@ -66,16 +66,16 @@ func (r *Reconciler) observe(ctx context.Context, cluster *clusterv1.Cluster) (*
 	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{r.ClusterIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
 	}
-	s := &scope{key: key, cluster: cluster, guarded: len(list.Items) > 0 && len(r.Guard) > 0, memory: r.memoryOf(key)}
+	s := &scope{key: key, cluster: cluster, guarded: len(list.Items) > 0 && len(r.Guard) > 0, state: r.stateOf(key)}
 	for i := range list.Items {
 		s.used = s.used || installed.Uses(&list.Items[i])
 	}
 	concerned := false
 	for _, p := range []installed.Part{installed.Agent, installed.Guard} {
 		if s.needs(p) {
-			delete(s.memory.clean, p)
+			delete(s.state.clean, p)
 		}
-		concerned = concerned || !s.memory.clean[p]
+		concerned = concerned || !s.state.clean[p]
 	}
 	if !concerned {
 		return nil, nil

@@ -18,7 +18,7 @@ const (
 
 // Functions and predicates for tests.
 var (
-	TroubleOf, TrimPod, AgentOn      = troubleOf, trimPod, agentOn
+	TroubleOf, TrimPod, AgentOn      = notReadyReason, trimPod, agentOn
 	PodFacts                         = podFacts
 	NodeChanges, DepartureProgresses = wake.Changes(nodeFacts), departureProgresses
 )

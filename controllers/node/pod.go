@@ -96,9 +96,9 @@ func exitOf(pod *corev1.Pod) int32 {
 	return 0
 }
 
-// troubleOf returns why a pod is not Ready. The text is stable while the cause is the same. A crash-looping container
-// alternates between waiting and running, and an image pull between failing and backing off.
-func troubleOf(pod *corev1.Pod) string {
+// notReadyReason returns why a pod is not Ready. The text is stable while the cause is the same. A crash-looping
+// container alternates between waiting and running, and an image pull between failing and backing off.
+func notReadyReason(pod *corev1.Pod) string {
 	if c := conditionOf(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return fmt.Sprintf("it is not scheduled (%s)", c.Reason)
 	}

@@ -34,7 +34,7 @@ func (r *Reconciler) protection(ctx context.Context, s *scope) error {
 	}
 	v := Decide(s.protectionFacts(r.Installs))
 	last := conditions.Get(s.scheduled, v1alpha1.OwnerProtectedCondition)
-	if !v.Settled(last) {
+	if !v.IsReported(last) {
 		if at := r.differing.Until(s.request, v.ReportDelay(last), s.now); at.After(s.now) {
 			s.recheckAt(at)
 			return nil
@@ -67,7 +67,7 @@ func (s *scope) protectionFacts(installs bool) Facts {
 	unreadable := s.unreadable() != nil
 	f := Facts{
 		Wanted: patternsOf(s.scheduled), Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
-		Tried: !installs, Elsewhere: !installs, Failure: s.failure, Doubt: s.host.NodeRejection(),
+		Tried: !installs, Elsewhere: !installs, Failure: s.failure, RejectedNode: s.host.NodeRejection(),
 	}
 	if c := s.installation(); c != nil && installs {
 		f.Tried = true
@@ -79,13 +79,13 @@ func (s *scope) protectionFacts(installs bool) Facts {
 		f.Node = s.host.Node
 	}
 	if s.node != nil {
-		f.Said = s.node.Annotations[reclaimapi.StateAnnotation]
+		f.AgentState = s.node.Annotations[reclaimapi.StateAnnotation]
 		f.Changed, f.Refused = s.hostMismatch(), s.refused()
 	}
 	if s.pod != nil {
-		f.Pod, f.Running, f.Ready, f.Trouble = true, running(s.pod), workload.Ready(s.pod), troubleOf(s.pod)
+		f.Pod, f.Running, f.Ready, f.NotReadyReason = true, running(s.pod), workload.Ready(s.pod), notReadyReason(s.pod)
 		if s.node != nil && !ready(s.node) {
-			f.Trouble = "the Node is not Ready either" // The pod's own state is outdated.
+			f.NotReadyReason = "the Node is not Ready either" // The pod's own state is outdated.
 		}
 	}
 	return f

@@ -138,5 +138,5 @@ func podFacts(obj client.Object) any {
 	if !ok {
 		return obj
 	}
-	return []any{pod.UID, workload.NodeOf(pod), troubleOf(pod), pod.DeletionTimestamp.IsZero(), running(pod), workload.Ready(pod)}
+	return []any{pod.UID, workload.NodeOf(pod), notReadyReason(pod), pod.DeletionTimestamp.IsZero(), running(pod), workload.Ready(pod)}
 }

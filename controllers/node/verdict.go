@@ -18,8 +18,9 @@ type Facts struct {
 	Wanted string
 	// Node is the Node of the machine, empty while there is none.
 	Node string
-	// Doubt is why the Node that the machine names was rejected; empty if an accepted Node exists or none is named.
-	Doubt string
+	// RejectedNode is why the Node that the machine names was rejected; empty if an accepted Node exists or none is
+	// named.
+	RejectedNode string
 	// Leaving reports that the machine or Node is being removed, or that its owner requested it. The agent has done its
 	// work then.
 	Leaving bool
@@ -33,9 +34,9 @@ type Facts struct {
 	// Pod reports that the agent has a pod on the Node, Running that its container runs, Ready that the pod is Ready.
 	// Trouble is why it is not Ready.
 	Pod, Running, Ready bool
-	Trouble             string
-	// Said is the agent's state annotation on the Node.
-	Said string
+	NotReadyReason      string
+	// AgentState is the agent's state annotation on the Node.
+	AgentState string
 	// Changed is how the machine IDs of host and Node differ, empty if they do not. Refused is the owner's request that
 	// is not served because of it.
 	Changed, Refused string
@@ -54,7 +55,7 @@ type rule func(Facts) (Verdict, bool)
 
 // rules are tried in order; the first that matches decides. A watching agent counts, even if a later attempt to install
 // it failed.
-var rules = []rule{notAsked, leaving, doubtful, unseen, hostChanged, blind, watching, notInstalled, notRunning}
+var rules = []rule{notWanted, leaving, nodeRejected, unseen, hostChanged, blind, watching, notInstalled, notRunning}
 
 // Decide returns the change of the condition for the facts.
 func Decide(f Facts) Verdict {
@@ -66,14 +67,14 @@ func Decide(f Facts) Verdict {
 	return unconfirmed(f)
 }
 
-func notAsked(f Facts) (Verdict, bool) {
-	return Verdict{Drop: true}, f.Wanted == "" || f.Node == "" && f.Doubt == ""
+func notWanted(f Facts) (Verdict, bool) {
+	return Verdict{Drop: true}, f.Wanted == "" || f.Node == "" && f.RejectedNode == ""
 }
 
 func leaving(f Facts) (Verdict, bool) { return Verdict{Keep: true}, f.Leaving }
 
-func doubtful(f Facts) (Verdict, bool) {
-	return unknown(v1alpha1.NodeNotBelievedReason, "No agent is started for the owner, because it is unknown which Node is this machine's: "+f.Doubt), f.Doubt != ""
+func nodeRejected(f Facts) (Verdict, bool) {
+	return unknown(v1alpha1.NodeNotBelievedReason, "No agent is started for the owner, because it is unknown which Node is this machine's: "+f.RejectedNode), f.RejectedNode != ""
 }
 
 func unseen(f Facts) (Verdict, bool) {
@@ -102,8 +103,8 @@ func hostChanged(f Facts) (Verdict, bool) {
 
 // blind matches an agent that runs but cannot read processes. Its pod is still Ready for some seconds.
 func blind(f Facts) (Verdict, bool) {
-	said, ok := reclaim.ParseAgentState(f.Said)
-	if !f.Running || !ok || said.Detector != reclaim.BlindDetector {
+	state, ok := reclaim.ParseAgentState(f.AgentState)
+	if !f.Running || !ok || state.Detector != reclaim.BlindDetector {
 		return Verdict{}, false
 	}
 	return unprotected(v1alpha1.CannotSeeProcessesReason, "The agent on Node %s cannot read the processes of other users, so it notices no program of the owner: "+
@@ -112,11 +113,11 @@ func blind(f Facts) (Verdict, bool) {
 }
 
 func watching(f Facts) (Verdict, bool) {
-	said, ok := reclaim.ParseAgentState(f.Said)
-	if !f.Ready || !ok || said.Config != f.Wanted {
+	state, ok := reclaim.ParseAgentState(f.AgentState)
+	if !f.Ready || !ok || state.Config != f.Wanted {
 		return Verdict{}, false
 	}
-	message := fmt.Sprintf("The agent on Node %s looks for the programs of spec.killIfCommands, by detector %s", f.Node, said.Detector)
+	message := fmt.Sprintf("The agent on Node %s looks for the programs of spec.killIfCommands, by detector %s", f.Node, state.Detector)
 	return Verdict{Status: metav1.ConditionTrue, Reason: v1alpha1.WatchingReason, Message: message}, true
 }
 
@@ -145,13 +146,13 @@ func notRunning(f Facts) (Verdict, bool) {
 			"see kubectl -n %s describe daemonset reclaim-agent, in the workload cluster", f.Node, reclaim.Namespace), true
 	default:
 		return unprotected(v1alpha1.AgentNotRunningReason, "The agent on Node %[1]s is not Ready: %[2]s: "+
-			"see kubectl -n %[3]s get pods -o yaml --field-selector spec.nodeName=%[1]s, in the workload cluster", f.Node, f.Trouble, reclaim.Namespace), true
+			"see kubectl -n %[3]s get pods -o yaml --field-selector spec.nodeName=%[1]s, in the workload cluster", f.Node, f.NotReadyReason, reclaim.Namespace), true
 	}
 }
 
 // unconfirmed is the verdict for a Ready agent that no rule matched: it has not confirmed the wanted programs.
 func unconfirmed(f Facts) Verdict {
-	said, ok := reclaim.ParseAgentState(f.Said)
+	state, ok := reclaim.ParseAgentState(f.AgentState)
 	switch {
 	case f.Failure != "":
 		// The installation failed, for example because the ConfigMap belongs to another writer.
@@ -159,7 +160,7 @@ func unconfirmed(f Facts) Verdict {
 	case !ok:
 		return unknown(v1alpha1.ConfigurationUnconfirmedReason, "The agent on Node "+f.Node+
 			" runs, but does not report what it looks for: it is older than the manager; replace it")
-	case said.Detector == reclaim.NoDetector:
+	case state.Detector == reclaim.NoDetector:
 		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s looks for nothing: it has not read the list of spec.killIfCommands", f.Node)
 	default:
 		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s looks for other programs: it has not read the current list of spec.killIfCommands yet", f.Node)
@@ -175,32 +176,33 @@ func unknown(reason, message string) Verdict {
 }
 
 const (
-	// joinsFor is how long a new machine may be without a working agent, while its pod is scheduled, its image pulled,
+	// joinDelay is how long a new machine may be without a working agent, while its pod is scheduled, its image pulled,
 	// and its configuration read.
-	joinsFor = time.Minute
-	// recoversFor is how long a later interruption may last, such as the replacement of the pod or a new configuration.
-	recoversFor = 15 * time.Second
-	// dropsFor delays the deletion of an obsolete condition. Package scheduledmachine usually deletes it in its own
+	joinDelay = time.Minute
+	// recoverDelay is how long a later interruption may last, such as the replacement of the pod or a new
+	// configuration.
+	recoverDelay = 15 * time.Second
+	// dropDelay delays the deletion of an obsolete condition. Package scheduledmachine usually deletes it in its own
 	// status write before.
-	dropsFor = 2 * time.Second
+	dropDelay = 2 * time.Second
 )
 
 // ReportDelay returns how long a verdict must last before it is reported. True is reported at once.
 func (v Verdict) ReportDelay(reported *metav1.Condition) time.Duration {
 	switch {
 	case v.Drop:
-		return dropsFor
+		return dropDelay
 	case v.Status == metav1.ConditionTrue:
 		return 0
 	case reported == nil:
-		return joinsFor
+		return joinDelay
 	default:
-		return recoversFor
+		return recoverDelay
 	}
 }
 
-// Settled reports whether the reported condition already shows the verdict.
-func (v Verdict) Settled(reported *metav1.Condition) bool {
+// IsReported reports whether the reported condition already shows the verdict.
+func (v Verdict) IsReported(reported *metav1.Condition) bool {
 	switch {
 	case v.Keep:
 		return true

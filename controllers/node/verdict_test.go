@@ -25,7 +25,7 @@ func said(detector string, c reclaim.Config) string {
 func TestDecide(t *testing.T) {
 	const yes, no, open = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	// well is a machine whose agent watches.
-	well := node.Facts{Wanted: java.Hash(), Node: "desk", Tried: true, Pod: true, Running: true, Ready: true, Said: said("netlink", java)}
+	well := node.Facts{Wanted: java.Hash(), Node: "desk", Tried: true, Pod: true, Running: true, Ready: true, AgentState: said("netlink", java)}
 	but := func(change func(f *node.Facts)) node.Facts {
 		f := well
 		change(&f)
@@ -42,7 +42,7 @@ func TestDecide(t *testing.T) {
 		"Listens": {reason: "It runs, with the configuration asked for.", facts: well, status: yes, why: "Watching", message: "detector netlink"},
 		"Polls": {
 			reason: "People are told that it is the slower way.",
-			facts:  but(func(f *node.Facts) { f.Said = said("poll", java) }), status: yes, why: "Watching", message: "detector poll",
+			facts:  but(func(f *node.Facts) { f.AgentState = said("poll", java) }), status: yes, why: "Watching", message: "detector poll",
 		},
 		"NothingAsked": {reason: "Nobody is to be protected.", facts: but(func(f *node.Facts) { f.Wanted = "" }), drop: true},
 		"NoNode":       {reason: "There is nothing to protect yet.", facts: but(func(f *node.Facts) { f.Node = "" }), drop: true},
@@ -53,11 +53,11 @@ func TestDecide(t *testing.T) {
 		},
 		"Doubtful": {
 			reason: "No agent is put on a Node that is not believed, and what the machine says of it is the reason.",
-			facts:  node.Facts{Wanted: java.Hash(), Doubt: "Machine a: b, which Machine c has, too"},
+			facts:  node.Facts{Wanted: java.Hash(), RejectedNode: "Machine a: b, which Machine c has, too"},
 			status: open, why: "NodeNotBelieved", message: "unknown which Node is this machine's: Machine a: b, which Machine c has, too",
 		},
-		"DoubtfulAndLeaving":   {reason: "Nobody needs its agent any more.", facts: node.Facts{Wanted: java.Hash(), Doubt: "x", Leaving: true}, keep: true},
-		"DoubtfulNothingAsked": {reason: "Nobody is to be protected.", facts: node.Facts{Doubt: "x"}, drop: true},
+		"DoubtfulAndLeaving":   {reason: "Nobody needs its agent any more.", facts: node.Facts{Wanted: java.Hash(), RejectedNode: "x", Leaving: true}, keep: true},
+		"DoubtfulNothingAsked": {reason: "Nobody is to be protected.", facts: node.Facts{RejectedNode: "x"}, drop: true},
 		"NotConnected": {
 			reason: "What cannot be seen is unknown, whatever was seen before.", status: open, why: "NotConnected", message: "unknown whether",
 			facts: but(func(f *node.Facts) { f.Disconnected, f.Failure = true, "x" }),
@@ -77,16 +77,16 @@ func TestDecide(t *testing.T) {
 		},
 		"Blind": {
 			reason: "It runs, and says itself that it sees nothing.", status: no, why: "CannotSeeProcesses", message: "mounted with hidepid",
-			facts: but(func(f *node.Facts) { f.Ready, f.Said = false, said("blind", java) }),
+			facts: but(func(f *node.Facts) { f.Ready, f.AgentState = false, said("blind", java) }),
 		},
 		"BlindAndReady": {
 			reason: "The kubelet takes half a minute to see that a pod is not Ready.", status: no, why: "CannotSeeProcesses", message: "supplementalGroups",
-			facts: but(func(f *node.Facts) { f.Said = said("blind", java) }),
+			facts: but(func(f *node.Facts) { f.AgentState = said("blind", java) }),
 		},
 		"WasBlind": {
 			reason: "What a former process said does not count.", status: no, why: "AgentNotRunning", message: "its image cannot be pulled",
 			facts: but(func(f *node.Facts) {
-				f.Running, f.Ready, f.Said, f.Trouble = false, false, said("blind", java), "its image cannot be pulled"
+				f.Running, f.Ready, f.AgentState, f.NotReadyReason = false, false, said("blind", java), "its image cannot be pulled"
 			}),
 		},
 		"RepairFails": {
@@ -115,33 +115,33 @@ func TestDecide(t *testing.T) {
 		},
 		"NotReady": {
 			reason: "What a former process said does not count.", status: no, why: "AgentNotRunning", message: "its image cannot be pulled",
-			facts: but(func(f *node.Facts) { f.Ready, f.Trouble = false, "its image cannot be pulled" }),
+			facts: but(func(f *node.Facts) { f.Ready, f.NotReadyReason = false, "its image cannot be pulled" }),
 		},
 		"SomebodyElsesIsNotReady": {
 			reason: "It is installed.", status: no, why: "AgentNotRunning", message: "it is not scheduled",
-			facts: but(func(f *node.Facts) { f.Elsewhere, f.Ready, f.Trouble = true, false, "it is not scheduled" }),
+			facts: but(func(f *node.Facts) { f.Elsewhere, f.Ready, f.NotReadyReason = true, false, "it is not scheduled" }),
 		},
 		"OtherPrograms": {
 			reason: "The list was changed.", status: no, why: "ConfigurationPending", message: "current list",
-			facts: but(func(f *node.Facts) { f.Said = said("netlink", idea) }),
+			facts: but(func(f *node.Facts) { f.AgentState = said("netlink", idea) }),
 		},
 		"NoPrograms": {
 			reason: "It has read no list.", status: no, why: "ConfigurationPending", message: "looks for nothing",
-			facts: but(func(f *node.Facts) { f.Said = said("none", reclaim.Config{}) }),
+			facts: but(func(f *node.Facts) { f.AgentState = said("none", reclaim.Config{}) }),
 		},
 		"ConfigMapOfOthers": {
 			reason: "It will never read ours.", status: no, why: "ConfigurationPending", message: "ConfigMap x exists",
 			facts: but(func(f *node.Facts) {
-				f.Said, f.Failure = said("none", reclaim.Config{}), "ConfigMap x exists and is not managed by 5-Spot"
+				f.AgentState, f.Failure = said("none", reclaim.Config{}), "ConfigMap x exists and is not managed by 5-Spot"
 			}),
 		},
 		"Older": {
 			reason: "An agent of an older version says nothing of itself.", status: open, why: "ConfigurationUnconfirmed", message: "older than the manager",
-			facts: but(func(f *node.Facts) { f.Said = "" }),
+			facts: but(func(f *node.Facts) { f.AgentState = "" }),
 		},
 		"Nonsense": {
 			reason: "What no agent writes is nothing.", status: open, why: "ConfigurationUnconfirmed",
-			facts: but(func(f *node.Facts) { f.Said = "detector=magic config=" + java.Hash() }),
+			facts: but(func(f *node.Facts) { f.AgentState = "detector=magic config=" + java.Hash() }),
 		},
 	}
 	for name, tc := range cases {

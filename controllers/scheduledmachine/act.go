@@ -27,15 +27,15 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 	case lifecycle.Hold:
 		return nil
 	case lifecycle.Ensure:
-		return r.leaveHost(s, r.ensure(ctx, s))
+		return r.releaseHost(s, r.ensure(ctx, s))
 	case lifecycle.RequestDeparture:
 		if err := r.request(ctx, s, d); err != nil || s.waiting(r.Clock.Now()) != nil {
 			return err
 		}
-		s.pending = waits // The planner answers on the Machine. Until then there is nothing to report.
+		s.pending = workWaits // The planner answers on the Machine. Until then there is nothing to report.
 		return nil
 	case lifecycle.Depart:
-		s.pending = waits // lifecycle decides Depart only if there is an object to delete.
+		s.pending = workWaits // lifecycle decides Depart only if there is an object to delete.
 		return r.departureAction(s, d).Depart(ctx, &s.children)
 	case lifecycle.Expedite:
 		return r.departureAction(s, d).Expedite(ctx, &s.children)
@@ -79,7 +79,7 @@ func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 	if err := s.unusable(); err != nil {
 		return err // One unusable template stops both: a machine is never created partially.
 	}
-	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil || s.pending != nothing {
+	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil || s.pending != workDone {
 		return err
 	}
 	if s.children.Infrastructure, err = r.make(ctx, s, infrastructure); err != nil {
@@ -148,13 +148,13 @@ func (r *Reconciler) create(ctx context.Context, s *scope, d draft) (*unstructur
 	}
 	err := r.Actuate.For(r.joining(s)).Create(ctx, d.desired)
 	if err == nil {
-		s.pending = follows
+		s.pending = workFollows
 		return d.desired, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	live, err := r.Children.Look(ctx, &s.children, s.scheduled, d.Field, d.desired)
+	live, err := r.Children.ReadBeforeCreate(ctx, &s.children, s.scheduled, d.Field, d.desired)
 	if live == nil && err == nil {
 		err = fmt.Errorf("%w: %s", errUnusable, s.referenceProblems())
 	}
@@ -164,7 +164,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, d draft) (*unstructur
 // apply creates the Machine with server-side apply, because 5-Spot updates it later. Server-side apply would take over
 // a Machine of another writer with the same name. Therefore a live read checks for one first.
 func (r *Reconciler) apply(ctx context.Context, s *scope, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	live, err := r.Children.Look(ctx, &s.children, s.scheduled, "machineTemplate", desired)
+	live, err := r.Children.ReadBeforeCreate(ctx, &s.children, s.scheduled, "machineTemplate", desired)
 	if live != nil || err != nil {
 		return live, err
 	}

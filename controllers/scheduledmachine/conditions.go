@@ -80,8 +80,8 @@ var underway = map[lifecycle.Reason]string{
 	lifecycle.ScheduleUnreadable:   "The schedule cannot be read: everything stays as it is",
 	lifecycle.NoCluster:            "The Cluster does not exist",
 	lifecycle.HostClaimed:          "Another ScheduledMachine comes first on the same host",
-	lifecycle.ClockDoubted:         "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m. No machine joins. Correct the clock that is wrong",
-	lifecycle.Judging:              "The schedule is being evaluated",
+	lifecycle.ClockSuspect:         "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m. No machine joins. Correct the clock that is wrong",
+	lifecycle.NotEvaluated:         "The schedule is being evaluated",
 	lifecycle.ReferencesUnreadable: "Something cannot be read",
 }
 
@@ -140,8 +140,8 @@ func (s *scope) ready(d lifecycle.Decision, actErr error, now time.Time) metav1.
 		}
 	default:
 	}
-	if remarks := s.remarks(); remarks != "" {
-		c.Message = withDetail(c.Message, remarks)
+	if notes := s.childNotes(); notes != "" {
+		c.Message = withDetail(c.Message, notes)
 	}
 	return c
 }
@@ -323,7 +323,7 @@ func atHook(deleting *metav1.Condition) bool {
 func (s *scope) referencesValid() metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ReferencesValidCondition, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReferencesValidReason, Message: s.remarks(),
+		Reason: v1alpha1.ReferencesValidReason, Message: s.childNotes(),
 	}
 	if msg := s.unread(); msg != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReferencesUnreadableReason, msg
@@ -359,15 +359,15 @@ func (s *scope) referenceProblems() string {
 	return strings.Join(problems, "; ")
 }
 
-// remarks returns notes on existing children for the author of the spec.
-func (s *scope) remarks() string {
-	var remarks []string
-	for _, remark := range []string{s.pendingEdits(), s.dropped()} {
-		if remark != "" {
-			remarks = append(remarks, remark)
+// childNotes returns notes on existing children for the author of the spec.
+func (s *scope) childNotes() string {
+	var notes []string
+	for _, note := range []string{s.pendingEdits(), s.dropped()} {
+		if note != "" {
+			notes = append(notes, note)
 		}
 	}
-	return strings.Join(remarks, "; ")
+	return strings.Join(notes, "; ")
 }
 
 // dropped names the fields of the spec that the provider's API did not store. An API server prunes unknown fields
@@ -424,7 +424,7 @@ func (s *scope) reachable() metav1.Condition {
 		// After a start, the manager has not tried to connect yet. The last condition stays; otherwise each restart
 		// would write each status twice.
 		return *last
-	case !s.connected, s.probes.ConsecutiveFailures >= silentProbes:
+	case !s.connected, s.probes.ConsecutiveFailures >= failedProbes:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.NotConnectedReason
 		c.Message = "The workload cluster is not connected: owners' requests are not seen"
 		if at := s.probes.LastProbeSuccessTime; !at.IsZero() {

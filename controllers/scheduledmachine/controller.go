@@ -2,8 +2,9 @@
 
 // Package scheduledmachine reconciles ScheduledMachines. It evaluates the schedule, the owner's requests and the kill
 // switch. It creates the Machine, bootstrap config and infrastructure machine when a window opens, and requests a
-// departure when it closes: package departure deletes the Machine. It writes the status and requeues at the next instant at which the decision changes.
-// Package reclaim carries out emergency reclaims; this package only reports them.
+// departure when it closes: package departure deletes the Machine. It writes the status and requeues at the next
+// instant at which the decision changes. Package reclaim carries out emergency reclaims; this package only reports
+// them.
 package scheduledmachine
 
 import (
@@ -119,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	next, err := r.reconcile(ctx, sm)
 	r.fresh.Wrote(req, read, sm.ResourceVersion)
-	if apierrors.IsConflict(err) && concerns(sm, err) {
+	if apierrors.IsConflict(err) && isAbout(sm, err) {
 		r.fresh.Late(req, read)
 	}
 	soon, err := r.fresh.Meet(req, r.Clock.Now(), err)
@@ -141,8 +142,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return next.result(r.Clock.Now()), nil
 }
 
-// concerns reports whether an API error is about sm, and not about a child.
-func concerns(sm *v1alpha1.ScheduledMachine, err error) bool {
+// isAbout reports whether an API error is about sm, and not about a child.
+func isAbout(sm *v1alpha1.ScheduledMachine, err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil {
 		return false
@@ -189,20 +190,20 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	r.Actuate.RecordObserved(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
-	if actErr == nil && s.pending != nothing {
+	if actErr == nil && s.pending != workDone {
 		r.observeLag(s, r.Clock.Now())
 	}
 	keepLater, keepErr := r.restoreMetadata(ctx, s, d)
-	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != nothing) {
+	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != workDone) {
 		next := d.Recheck
-		if s.pending == follows {
+		if s.pending == workFollows {
 			next = r.Clock.Now().Add(createdCheckDelay)
 		}
 		return r.wakeUp(next, false), nil
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
 	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
-	next := r.wakeUp(departure.Earliest(departure.Earliest(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.frozen)
+	next := r.wakeUp(departure.Earliest(departure.Earliest(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.suppressed)
 	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
@@ -226,10 +227,10 @@ func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.
 const createdCheckDelay = 2 * wake.QuietRetry
 
 // probeInterval is how often Cluster API's cluster cache probes a workload cluster. One that failed
-// silentProbes probes in a row is reported: a single probe fails under load, too.
+// failedProbes probes in a row is reported: a single probe fails under load, too.
 const (
 	probeInterval = 10 * time.Second
-	silentProbes  = 2
+	failedProbes  = 2
 )
 
 // nextProbe is when to check the probes of an open connection again: the cluster cache sends no

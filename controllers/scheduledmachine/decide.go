@@ -31,7 +31,7 @@ func (r *Reconciler) reserveAndDecide(ctx context.Context, s *scope, now time.Ti
 		}
 		return d, nil
 	}
-	if r.hosts.Take(claim, s.host.mine.Wants, now) {
+	if r.hosts.Take(claim, s.host.own.Wants, now) {
 		return d, nil
 	}
 	if err := r.observeHost(ctx, s); err != nil {
@@ -55,7 +55,7 @@ func (s *scope) decide(now time.Time) lifecycle.Decision {
 // resolvePendingPhase resolves an intermediate phase while writes are suppressed and phases do not change. It returns
 // the Decision that follows the intermediate phase.
 func (s *scope) resolvePendingPhase(now time.Time, d lifecycle.Decision) lifecycle.Decision {
-	if !s.frozen || !d.Again {
+	if !s.suppressed || !d.Again {
 		return d
 	}
 	f := s.facts(now)

@@ -47,7 +47,7 @@ func (r *Reconciler) announce(ctx context.Context, sm, before *v1alpha1.Schedule
 
 // announceRejected records one Event for each rejected part of the Machine's host data.
 func (r *Reconciler) announceRejected(ctx context.Context, s *scope) {
-	for _, n := range r.rejections.Tell(ctx, client.ObjectKeyFromObject(s.scheduled), s.acceptedHost.Rejected) {
+	for _, n := range r.rejections.ReportNew(ctx, client.ObjectKeyFromObject(s.scheduled), s.acceptedHost.Rejected) {
 		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.RecordRejectedEvent, "ScreenRecords", "%s", n.Message)
 	}
 }

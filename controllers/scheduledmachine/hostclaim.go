@@ -56,8 +56,8 @@ func (r *Reconciler) desired(ctx context.Context, s *scope, p children.Part) (*u
 	return s.clone.object, s.clone.err
 }
 
-// leaveHost releases the reservation of the host if no child could be created. It returns err.
-func (r *Reconciler) leaveHost(s *scope, err error) error {
+// releaseHost releases the reservation of the host if no child could be created. It returns err.
+func (r *Reconciler) releaseHost(s *scope, err error) error {
 	if errors.Is(err, errUnusable) && len(s.children.Existing()) == 0 {
 		r.hosts.Leave(client.ObjectKeyFromObject(s.scheduled).String())
 	}

@@ -105,8 +105,8 @@ func address(host string, port any) string {
 	return fmt.Sprintf("%s:%v", host, port)
 }
 
-// ofWords parses names that hosts.ID.String wrote.
-func (n namer) ofWords(words []string) []hosts.ID {
+// parseIDs parses names that hosts.ID.String wrote.
+func (n namer) parseIDs(words []string) []hosts.ID {
 	var ids []hosts.ID
 	for _, word := range words {
 		kind, value, _ := strings.Cut(word, " ")
@@ -142,7 +142,7 @@ func specHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	n := namer{sm, children.InfrastructureOf(sm).Kind().GroupKind()}
 	if cloned(sm) {
 		if st := sm.Status.Host; st != nil && len(st.Wanted) > 0 && st.Wanted[0] == source(sm) {
-			return n.ofWords(st.Wanted[1:])
+			return n.parseIDs(st.Wanted[1:])
 		}
 		return nil
 	}
@@ -168,8 +168,8 @@ func source(sm *v1alpha1.ScheduledMachine) string {
 	return "kind " + children.InfrastructureOf(sm).Kind().GroupKind().String()
 }
 
-// inWords returns the source and the names, as status.host.wanted stores them.
-func inWords(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) []string {
+// formatIDs returns the source and the names, as status.host.wanted stores them.
+func formatIDs(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) []string {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -189,8 +189,8 @@ func sameHost(sm *v1alpha1.ScheduledMachine, a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// byAuthor removes provider IDs: the provider of a clone sets them, not the template.
-func byAuthor(ids []hosts.ID) []hosts.ID {
+// withoutProviderIDs removes provider IDs: the provider of a clone sets them, not the template.
+func withoutProviderIDs(ids []hosts.ID) []hosts.ID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id hosts.ID) bool { return id.Kind == hosts.ProviderID })
 }
 
@@ -200,7 +200,7 @@ func since(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) time.Time {
 	st := sm.Status
 	isNew := st.ObservedGeneration == 0 && sm.Generation <= 1 // It is new, or its status was lost, as in clusterctl move.
 	switch {
-	case st.Host != nil && st.Host.Since != nil && sameHost(sm, st.Host.Wanted, inWords(sm, ids)):
+	case st.Host != nil && st.Host.Since != nil && sameHost(sm, st.Host.Wanted, formatIDs(sm, ids)):
 		return st.Host.Since.Time
 	case st.Host == nil && !cloned(sm) && (isNew || st.ObservedGeneration > 0 && st.ObservedGeneration == sm.Generation):
 		return sm.CreationTimestamp.Time // It is new, or its status is from a version that did not record it.
@@ -222,7 +222,7 @@ func statusHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	}
 	ids := n.id(hosts.ProviderID, st.ProviderID)
 	if st.Host != nil {
-		ids = slices.Concat(ids, n.ofWords(st.Host.InUse))
+		ids = slices.Concat(ids, n.parseIDs(st.Host.InUse))
 	}
 	if st.NodeRef != nil {
 		ids = slices.Concat(ids, n.id(hosts.NodeName, st.NodeRef.Name), n.id(hosts.MachineID, st.NodeRef.MachineID))
@@ -233,6 +233,6 @@ func statusHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 // ofMachine returns the names of a Machine's host. Where ingest accepted no value, it returns the reported value, so
 // that several ScheduledMachines that name one host find each other.
 func (n namer) ofMachine(h children.Host) []hosts.ID {
-	return slices.Concat(n.id(hosts.ProviderID, cmp.Or(h.ProviderID, h.Says.ProviderID)),
-		n.id(hosts.NodeName, cmp.Or(h.Node, h.Says.Node)), n.id(hosts.MachineID, h.MachineID))
+	return slices.Concat(n.id(hosts.ProviderID, cmp.Or(h.ProviderID, h.Reported.ProviderID)),
+		n.id(hosts.NodeName, cmp.Or(h.Node, h.Reported.Node)), n.id(hosts.MachineID, h.MachineID))
 }

@@ -11,13 +11,13 @@ import (
 // pausedMessage is the message while actuation is paused.
 const pausedMessage = "Actuation is paused in the manager: nothing is carried out"
 
-// askedMessage is the message while actuation is paused and an owner waits.
-const askedMessage = pausedMessage + "; its owner has asked for it, and the request is kept"
+// pausedWithRequestMessage is the message while actuation is paused and an owner waits.
+const pausedWithRequestMessage = pausedMessage + "; its owner has asked for it, and the request is kept"
 
 // reportPaused returns the message for a suppressed action: what would happen without the pause.
 func (s *scope) reportPaused(reason lifecycle.Reason) string {
 	if s.stalled != "" {
-		return askedMessage
+		return pausedWithRequestMessage
 	}
 	if s.heldElsewhere() {
 		reason = lifecycle.GracefulShutdown
@@ -35,5 +35,5 @@ func (s *scope) heldByPause(d lifecycle.Decision, actErr error) bool {
 // or 5-Spot's hook holds a Machine that is being deleted.
 func (s *scope) heldElsewhere() bool {
 	m := s.children.Machine
-	return s.frozen && (s.stalled != "" || m != nil && !s.paused && children.AtHook(m))
+	return s.suppressed && (s.stalled != "" || m != nil && !s.paused && children.AtHook(m))
 }

@@ -34,7 +34,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	if actErr != nil {
 		st.Phase = v1alpha1.PhaseError
 	}
-	if s.frozen {
+	if s.suppressed {
 		st.Phase = s.before.Status.Phase
 	}
 	st.ObservedGeneration = s.scheduled.Generation
@@ -162,7 +162,7 @@ func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, pa
 	if paused && s.heldByPause(d, actErr) {
 		reason, message = v1alpha1.ActuationPausedReason, pausedMessage+"; otherwise the machine would leave now"
 		if s.stalled != "" {
-			message = askedMessage
+			message = pausedWithRequestMessage
 		}
 	}
 	if reason == "" {

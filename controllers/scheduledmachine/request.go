@@ -30,7 +30,7 @@ func (r *Reconciler) request(ctx context.Context, s *scope, d lifecycle.Decision
 
 // admitted reports whether this controller starts the departure: it is exempt. The planner deletes the Machines that it
 // admits. While writes are suppressed, every departure is admitted: the report names what would happen.
-func (s *scope) admitted() bool { return s.exempt() || s.frozen }
+func (s *scope) admitted() bool { return s.exempt() || s.suppressed }
 
 // exempt reports whether the machine leaves without the planner's admission: by a kill switch, a reclaim, or the
 // deletion of its Cluster. A missing Cluster does not count: it may have been lost.
@@ -41,7 +41,7 @@ func (s *scope) exempt() bool {
 // waiting returns why the planner has not admitted the departure. It is nil if the departure is not requested, or if
 // the planner has not answered.
 func (s *scope) waiting(now time.Time) *v1alpha1.DepartureWaiting {
-	if s.children.Machine == nil || s.paused || s.frozen || s.exempt() {
+	if s.children.Machine == nil || s.paused || s.suppressed || s.exempt() {
 		return nil
 	}
 	d, _ := children.RequestOf(s.children.Machine, now)

@@ -64,8 +64,8 @@ type scope struct {
 	// stalled is why an owner's reclaim does not proceed, empty if it is not known to stall.
 	stalled string
 
-	// frozen reports that all writes are suppressed, and phases do not change.
-	frozen bool
+	// suppressed reports that all writes are suppressed, and phases do not change.
+	suppressed bool
 	// clockSuspect reports that the clock may be wrong.
 	clockSuspect bool
 	// action is the action of the Decision.
@@ -88,17 +88,17 @@ type scope struct {
 type pending int
 
 const (
-	// nothing remains.
-	nothing pending = iota
-	// follows: the next reconcile continues the action, when the cache shows the created object.
-	follows
-	// waits: an event of the written object triggers the next reconcile.
-	waits
+	// workDone: no work remains.
+	workDone pending = iota
+	// workFollows: the next reconcile continues the action, when the cache shows the created object.
+	workFollows
+	// workWaits: an event of the written object triggers the next reconcile.
+	workWaits
 )
 
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{
-		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, frozen: r.Actuate.Suppresses(), clockSuspect: r.APIClock.Trust() == rails.Suspect,
+		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, suppressed: r.Actuate.Suppresses(), clockSuspect: r.APIClock.Trust() == rails.Suspect,
 		stalled: r.ReclaimTracker.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
 	}
 	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))

@@ -78,7 +78,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofKind),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(r.ReclaimTracker.Stalls()).
-		WatchesRawSource(r.ClusterCache.GetClusterSource(name, mapper.OfCluster, clustercache.WatchForProbeFailure(silentProbes*probeInterval))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(name, mapper.OfCluster, clustercache.WatchForProbeFailure(failedProbes*probeInterval))).
 		WithOptions(opts).
 		Build(telemetry.Counted(name, r))
 	if err != nil {

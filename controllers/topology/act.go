@@ -18,8 +18,8 @@ import (
 var (
 	// errTaken means that a ScheduledMachine of another writer has a name of the topology.
 	errTaken = errors.New("name is taken")
-	// errLate means that the cache does not show the latest state of the API server yet.
-	errLate = errors.New("cache is late")
+	// errStaleCache means that the cache does not show the latest state of the API server yet.
+	errStaleCache = errors.New("cache is late")
 )
 
 // act carries out all writes of a decision. A failure for one ScheduledMachine does not stop the others.
@@ -55,7 +55,7 @@ func (r *Reconciler) create(ctx context.Context, desired *v1alpha1.ScheduledMach
 	case err != nil:
 		return fmt.Errorf("looking for ScheduledMachine %s: %w", desired.Name, err)
 	case isOwned(other) && other.Spec.ClusterName == desired.Spec.ClusterName:
-		return errLate
+		return errStaleCache
 	}
 	return fmt.Errorf("%w: ScheduledMachine %s exists but does not belong to this topology, and is left alone: rename the machine, or delete it", errTaken, desired.Name)
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 )
 
-// soon is the retry delay while the cache is stale. A cache catches up within milliseconds.
-const soon = 50 * time.Millisecond
+// staleRetry is the retry delay while the cache is stale. A cache catches up within milliseconds.
+const staleRetry = 50 * time.Millisecond
 
 // Reconciler reconciles the ScheduledMachines of Clusters with a topology.
 type Reconciler struct {
@@ -50,9 +50,9 @@ type Reconciler struct {
 // scope holds what one reconcile reads.
 type scope struct {
 	cluster *clusterv1.Cluster
-	// asked are the machines of the variable; empty without the variable. They are undefined if invalid is not empty.
+	// desired are the machines of the variable; empty without the variable. They are undefined if invalid is not empty.
 	// found reports that the variable exists.
-	asked   []variable.Machine
+	desired []variable.Machine
 	found   bool
 	invalid field.ErrorList
 	// owned are the existing ScheduledMachines of the topology, by name.
@@ -68,19 +68,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	d := decide(s)
 	if len(d.remove) > 0 {
 		if known, err := r.newest(ctx, s.cluster); err != nil || !known {
-			return ctrl.Result{RequeueAfter: soon}, err
+			return ctrl.Result{RequeueAfter: staleRetry}, err
 		}
 	}
 	actErr := r.act(ctx, d)
 	if actuate.IsSuppressed(actErr) {
 		return ctrl.Result{}, nil // The ScheduledMachines and the condition are unchanged.
 	}
-	if apierrors.IsConflict(actErr) || errors.Is(actErr, errLate) {
-		return ctrl.Result{RequeueAfter: soon}, nil
+	if apierrors.IsConflict(actErr) || errors.Is(actErr, errStaleCache) {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
 	err = actuate.IgnoreSuppressed(r.report(ctx, s, d, actErr))
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: soon}, nil // The cache does not have the newer Cluster yet.
+		return ctrl.Result{RequeueAfter: staleRetry}, nil // The cache does not have the newer Cluster yet.
 	}
 	return ctrl.Result{}, errors.Join(actErr, err)
 }
@@ -109,7 +109,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 	}
 	var value []byte
 	if value, s.found = variable.Of(cluster); s.found {
-		s.asked, s.invalid = variable.Parse(value, cluster.Name)
+		s.desired, s.invalid = variable.Parse(value, cluster.Name)
 	}
 	return s, nil
 }

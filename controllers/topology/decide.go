@@ -57,7 +57,7 @@ func decide(s *scope) decision {
 		return d
 	}
 	wanted := map[string]variable.Machine{}
-	for _, m := range s.asked {
+	for _, m := range s.desired {
 		wanted[variable.ObjectName(s.cluster.Name, m.Name)] = m
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.owned)) {

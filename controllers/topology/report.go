@@ -68,7 +68,7 @@ func conditionOf(s *scope, d decision, actErr error) metav1.Condition {
 		c.Message = "paused ScheduledMachines differ from the topology: " + strings.Join(d.paused, ", ")
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.VariableAppliedReason
-		c.Message = fmt.Sprintf("Exactly the %d ScheduledMachines of the topology exist", len(s.asked))
+		c.Message = fmt.Sprintf("Exactly the %d ScheduledMachines of the topology exist", len(s.desired))
 	}
 	c.Message = clip.To(c.Message, maxMessage)
 	return c

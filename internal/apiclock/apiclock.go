@@ -24,7 +24,7 @@ const settling = 5 * time.Minute
 // Clock compares the clock of this process with the API server's, and with the monotonic clock. New returns one.
 // A nil Clock is always sane. It is safe for concurrent use.
 type Clock struct {
-	ours clock.PassiveClock
+	local clock.PassiveClock
 	// elapsed returns the monotonic time between two readings of ours.
 	elapsed func(from, to time.Time) time.Duration
 
@@ -37,8 +37,8 @@ type Clock struct {
 }
 
 // New returns a Clock that has no sample yet: its trust is Untold.
-func New(ours clock.PassiveClock) *Clock {
-	return &Clock{ours: ours, elapsed: func(from, to time.Time) time.Duration { return to.Sub(from) }}
+func New(local clock.PassiveClock) *Clock {
+	return &Clock{local: local, elapsed: func(from, to time.Time) time.Duration { return to.Sub(from) }}
 }
 
 // OnChange registers the function that is called when Trust changes. A second call replaces it.
@@ -54,9 +54,9 @@ func (c *Clock) OnChange(f func()) {
 // Trust returns the trust after the latest answer of the API server, and after a step of the clock since then.
 func (c *Clock) Trust() rails.Trust {
 	if c == nil {
-		return rails.Sane
+		return rails.Trusted
 	}
-	now := c.ours.Now()
+	now := c.local.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if step := c.stepSince(now); step != 0 {
@@ -126,13 +126,13 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	sent := t.clock.ours.Now()
+	sent := t.clock.local.Now()
 	res, err := t.next.RoundTrip(req)
 	if err != nil || res.StatusCode >= http.StatusInternalServerError {
 		return res, err
 	}
 	if date, err := http.ParseTime(res.Header.Get("Date")); err == nil {
-		t.clock.sample(date, sent, t.clock.ours.Now())
+		t.clock.sample(date, sent, t.clock.local.Now())
 	}
 	return res, nil
 }

@@ -55,11 +55,11 @@ func TestAnswersTellTheTime(t *testing.T) {
 		server apiServer
 		want   rails.Trust
 	}{
-		"Same":      {"", apiServer{status: 200}, rails.Sane},
-		"AMinute":   {"A minute is no harm, and the answer has no more than seconds.", apiServer{status: 200, ahead: 61*s - 1}, rails.Sane},
+		"Same":      {"", apiServer{status: 200}, rails.Trusted},
+		"AMinute":   {"A minute is no harm, and the answer has no more than seconds.", apiServer{status: 200, ahead: 61*s - 1}, rails.Trusted},
 		"Ahead":     {"", apiServer{status: 200, ahead: 63 * s}, rails.Suspect},
 		"Behind":    {"", apiServer{status: 200, ahead: -62 * s}, rails.Suspect},
-		"Slow":      {"Nobody knows when on its way an answer told the time.", apiServer{status: 200, ahead: 80 * s, takes: 90 * s}, rails.Sane},
+		"Slow":      {"Nobody knows when on its way an answer told the time.", apiServer{status: 200, ahead: 80 * s, takes: 90 * s}, rails.Trusted},
 		"NotFound":  {"It is the API server that says so.", apiServer{status: 404, ahead: time.Hour}, rails.Suspect},
 		"Broken":    {"Somebody in between may say so, with a clock of its own.", apiServer{status: 502, ahead: time.Hour}, rails.Untold},
 		"SaysNever": {"An answer without a time is none.", apiServer{status: 200, silent: true}, rails.Untold},
@@ -81,13 +81,13 @@ func TestWhoeverWaitsHearsOfIt(t *testing.T) {
 		want  rails.Trust
 		told  int
 	}{
-		{0, rails.Sane, 1},
-		{0, rails.Sane, 1},
+		{0, rails.Trusted, 1},
+		{0, rails.Trusted, 1},
 		{time.Hour, rails.Suspect, 2},
 		{time.Hour, rails.Suspect, 2},
 		{0, rails.Suspect, 2},
 		{0, rails.Suspect, 2},
-		{0, rails.Sane, 3},
+		{0, rails.Trusted, 3},
 	} {
 		s.ahead = step.ahead
 		if got := ask(t, c, s); got != step.want || told != step.told {
@@ -100,7 +100,7 @@ func TestWhoeverWaitsHearsOfIt(t *testing.T) {
 func TestNilTrusts(t *testing.T) {
 	var c *apiclock.Clock
 	c.OnChange(nil)
-	if c.Trust() != rails.Sane {
+	if c.Trust() != rails.Trusted {
 		t.Error("nobody compares, and nobody may leave")
 	}
 }
@@ -114,8 +114,8 @@ func TestAStepIsSuspect(t *testing.T) {
 		"SetForward":   {8 * time.Hour, rails.Suspect},
 		"SetBack":      {-8 * time.Hour, rails.Suspect},
 		"Sleeps":       {40 * time.Minute, rails.Suspect},
-		"SlewedByNTP":  {time.Second, rails.Sane},
-		"SetByAMinute": {time.Minute, rails.Sane},
+		"SlewedByNTP":  {time.Second, rails.Trusted},
+		"SetByAMinute": {time.Minute, rails.Trusted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &apiServer{ours: clocktesting.NewFakePassiveClock(noon), status: 200}
@@ -130,7 +130,7 @@ func TestAStepIsSuspect(t *testing.T) {
 			at(noon, 0)
 			ask(t, c, s)
 			at(noon.Add(before), before)
-			if got := ask(t, c, s); got != rails.Sane {
+			if got := ask(t, c, s); got != rails.Trusted {
 				t.Fatalf("before the step: %d", got)
 			}
 			start := noon.Add(after + tc.step)
@@ -151,8 +151,8 @@ func TestAStepIsSuspect(t *testing.T) {
 			for range 3 {
 				ask(t, c, s)
 			}
-			if got := c.Trust(); got != rails.Sane {
-				t.Errorf("after 5 minutes and three answers: %d, want %d", got, rails.Sane)
+			if got := c.Trust(); got != rails.Trusted {
+				t.Errorf("after 5 minutes and three answers: %d, want %d", got, rails.Trusted)
 			}
 		})
 	}

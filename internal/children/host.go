@@ -19,14 +19,14 @@ import (
 type Host struct {
 	// Host is what is accepted. An empty field is unknown, which does not mean gone.
 	ingest.Host
-	// Says is the report of the Machine.
-	Says ingest.Host
+	// Reported is the report of the Machine.
+	Reported ingest.Host
 	// Rejected are the rejected values.
 	Rejected []ingest.Rejection
 }
 
 // NodeRejected reports whether the Machine reports a Node that is rejected, and no Node is accepted.
-func (h Host) NodeRejected() bool { return h.Node == "" && h.Says.Node != "" }
+func (h Host) NodeRejected() bool { return h.Node == "" && h.Reported.Node != "" }
 
 // NodeRejection returns why the reported Node is rejected. It is empty unless NodeRejected.
 func (h Host) NodeRejection() string {
@@ -48,21 +48,21 @@ func (r Reader) Host(ctx context.Context, sm *v1alpha1.ScheduledMachine, m *clus
 		return Host{}, nil
 	}
 	c := ingest.Claim{
-		Name: m.Name, Says: saysOf(m), Known: Known(sm, m),
+		Name: m.Name, Reported: reportedHost(m), Known: Known(sm, m),
 		Running: m.Status.Phase == string(clusterv1.MachinePhaseRunning) && m.DeletionTimestamp.IsZero(),
 	}
 	var err error
-	if c.Says.Node != "" && c.Known.Node == "" {
-		if c.NodeOf, err = r.other(ctx, m, index.MachineNodeNameField, c.Says.Node); err != nil {
+	if c.Reported.Node != "" && c.Known.Node == "" {
+		if c.NodeOf, err = r.other(ctx, m, index.MachineNodeNameField, c.Reported.Node); err != nil {
 			return Host{}, err
 		}
 	}
-	if c.Says.ProviderID != "" && c.Known.ProviderID == "" {
-		if c.ProviderIDOf, err = r.other(ctx, m, index.MachineProviderIDField, c.Says.ProviderID); err != nil {
+	if c.Reported.ProviderID != "" && c.Known.ProviderID == "" {
+		if c.ProviderIDOf, err = r.other(ctx, m, index.MachineProviderIDField, c.Reported.ProviderID); err != nil {
 			return Host{}, err
 		}
 	}
-	h := Host{Says: c.Says}
+	h := Host{Reported: c.Reported}
 	h.Host, h.Rejected = ingest.Screen(c)
 	return h, nil
 }
@@ -73,14 +73,14 @@ func Unscreened(sm *v1alpha1.ScheduledMachine, m *clusterv1.Machine) Host {
 	if m == nil {
 		return Host{}
 	}
-	known, says := Known(sm, m), saysOf(m)
-	return Host{Says: says, Host: ingest.Host{
+	known, says := Known(sm, m), reportedHost(m)
+	return Host{Reported: says, Host: ingest.Host{
 		Node: cmp.Or(known.Node, says.Node), ProviderID: cmp.Or(known.ProviderID, says.ProviderID), MachineID: known.MachineID,
 	}}
 }
 
-// saysOf returns what a Machine reports about its host.
-func saysOf(m *clusterv1.Machine) ingest.Host {
+// reportedHost returns what a Machine reports about its host.
+func reportedHost(m *clusterv1.Machine) ingest.Host {
 	h := ingest.Host{Node: m.Status.NodeRef.Name, ProviderID: m.Spec.ProviderID}
 	if info := m.Status.NodeInfo; info != nil {
 		h.MachineID = info.MachineID

@@ -127,11 +127,11 @@ func (r Reader) kinds() kinds.Resolver { return kinds.Resolver(r) }
 //
 // A provider object that cannot be read is in Unread and is not an error: the machine is served as far as
 // possible.
-func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bool) (Set, error) {
+func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, liveFallback bool) (Set, error) {
 	var s Set
 	name := NamesOf(sm.Name).Machine
 	machine := &clusterv1.Machine{}
-	found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: name}, machine, sure)
+	found, err := r.get(ctx, client.ObjectKey{Namespace: sm.Namespace, Name: name}, machine, liveFallback)
 	switch {
 	case err != nil:
 		return Set{}, err
@@ -142,11 +142,11 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, sure bo
 		s.foreign("machineTemplate", MachineKind.Kind, name)
 	}
 	if s.Machine != nil {
-		sure = s.Machine.DeletionTimestamp.IsZero() || s.Expedited()
+		liveFallback = s.Machine.DeletionTimestamp.IsZero() || s.Expedited()
 	}
 	bootstrap, infrastructure := kindsOf(sm, s.Machine)
-	s.Bootstrap, s.BootstrapUnknown = r.find(ctx, &s, BootstrapOf(sm), bootstrap, sure)
-	s.Infrastructure, s.InfrastructureUnknown = r.find(ctx, &s, InfrastructureOf(sm), infrastructure, sure)
+	s.Bootstrap, s.BootstrapUnknown = r.find(ctx, &s, BootstrapOf(sm), bootstrap, liveFallback)
+	s.Infrastructure, s.InfrastructureUnknown = r.find(ctx, &s, InfrastructureOf(sm), infrastructure, liveFallback)
 	return s, nil
 }
 
@@ -190,9 +190,9 @@ func reported(ref *v1alpha1.ChildReference) []schema.GroupKind {
 	return []schema.GroupKind{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()}
 }
 
-func referred(ref clusterv1.ContractVersionedObjectReference, otherwise []schema.GroupKind) []schema.GroupKind {
+func referred(ref clusterv1.ContractVersionedObjectReference, fallback []schema.GroupKind) []schema.GroupKind {
 	if ref.Kind == "" {
-		return otherwise
+		return fallback
 	}
 	return []schema.GroupKind{{Group: ref.APIGroup, Kind: ref.Kind}}
 }
@@ -205,9 +205,9 @@ func appendKind(all []schema.GroupKind, kind schema.GroupKind) []schema.GroupKin
 }
 
 // find returns the first child of sm among the kinds. unread reports that a kind could not be read.
-func (r Reader) find(ctx context.Context, s *Set, p Part, among []schema.GroupKind, sure bool) (obj *unstructured.Unstructured, unread bool) {
-	for _, kind := range among {
-		obj, err := r.findKind(ctx, s, p, kind, sure)
+func (r Reader) find(ctx context.Context, s *Set, p Part, candidates []schema.GroupKind, liveFallback bool) (obj *unstructured.Unstructured, unread bool) {
+	for _, kind := range candidates {
+		obj, err := r.findKind(ctx, s, p, kind, liveFallback)
 		switch {
 		case obj != nil:
 			return obj, false
@@ -222,7 +222,7 @@ func (r Reader) find(ctx context.Context, s *Set, p Part, among []schema.GroupKi
 
 // findKind returns the child of one kind, nil if there is none. Only the kind of the spec can be a Problem,
 // because only that kind is created.
-func (r Reader) findKind(ctx context.Context, s *Set, p Part, kind schema.GroupKind, sure bool) (*unstructured.Unstructured, error) {
+func (r Reader) findKind(ctx context.Context, s *Set, p Part, kind schema.GroupKind, liveFallback bool) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	gvk, err := r.kinds().ToRead(ctx, kind)
@@ -239,7 +239,7 @@ func (r Reader) findKind(ctx context.Context, s *Set, p Part, kind schema.GroupK
 	s.Kinds = append(s.Kinds, gvk)
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
-	found, err := r.get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: p.Name}, obj, sure)
+	found, err := r.get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: p.Name}, obj, liveFallback)
 	switch {
 	case err != nil:
 		return nil, err
@@ -283,9 +283,9 @@ func reasonOf(err error) metav1.StatusReason {
 	return "NoAnswer"
 }
 
-// Look reads the object that is about to be created live. It returns nil if it does not exist. If it does not
-// belong to sm, it adds a Problem to s and returns nil.
-func (r Reader) Look(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachine, field string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// ReadBeforeCreate reads the object that is about to be created live. It returns nil if it does not exist. If it does
+// not belong to sm, it adds a Problem to s and returns nil.
+func (r Reader) ReadBeforeCreate(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachine, field string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(desired.GroupVersionKind())
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(desired), obj)
@@ -307,9 +307,9 @@ func (r Reader) Look(ctx context.Context, s *Set, sm *v1alpha1.ScheduledMachine,
 	return obj, nil
 }
 
-func (r Reader) get(ctx context.Context, key client.ObjectKey, obj client.Object, sure bool) (bool, error) {
+func (r Reader) get(ctx context.Context, key client.ObjectKey, obj client.Object, liveFallback bool) (bool, error) {
 	err := r.Cached.Get(ctx, key, obj)
-	if sure && apierrors.IsNotFound(err) {
+	if liveFallback && apierrors.IsNotFound(err) {
 		err = r.Live.Get(ctx, key, obj)
 	}
 	switch {

@@ -56,10 +56,10 @@ func TestWhatIsLookedUpLive(t *testing.T) {
 	leaving := present.DeepCopy()
 	leaving.DeletionTimestamp = new(metav1.NewTime(metav1.Unix(1, 0).Time))
 	cases := map[string]struct {
-		reason  string
-		machine *clusterv1.Machine
-		sure    bool
-		want    int
+		reason       string
+		machine      *clusterv1.Machine
+		liveFallback bool
+		want         int
 	}{
 		"NotSure": {"A cache will do for who is about to look again anyway.", nil, false, 0},
 		"Nothing": {"Before something counts as gone, the API server says so.", nil, true, 3},
@@ -70,7 +70,7 @@ func TestWhatIsLookedUpLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := &store{}
 			r := children.Reader{Cached: &store{machine: tc.machine}, Live: server}
-			if _, err := r.Read(t.Context(), sm, tc.sure); err != nil {
+			if _, err := r.Read(t.Context(), sm, tc.liveFallback); err != nil {
 				t.Fatal(err)
 			}
 			if server.asked != tc.want {

@@ -20,10 +20,10 @@ const (
 	// idle is how long an idle connection stays open. It is longer than the longest delay that an extension may
 	// request.
 	idle = 90 * time.Second
-	// silence is after how long without traffic a connection is pinged, and the timeout of the ping. Without
+	// pingInterval is after how long without traffic a connection is pinged, and the timeout of the ping. Without
 	// it, every call to a host that disappeared would fail for about 15 minutes, until the kernel closes the
 	// connection.
-	silence = 10 * time.Second
+	pingInterval = 10 * time.Second
 )
 
 // A Client holds the connections to extensions. The zero value is ready for use. It is safe for concurrent use.
@@ -85,7 +85,7 @@ func newClient(bundle []byte) (*http.Client, error) {
 		Transport: &http.Transport{
 			TLSClientConfig: config, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 			IdleConnTimeout: idle, MaxResponseHeaderBytes: maxAnswer,
-			HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: silence},
+			HTTP2: &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingInterval},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil

@@ -55,8 +55,8 @@ const MaxMachineID = 253
 type Claim struct {
 	// Name is the name of the Machine.
 	Name string
-	// Says is the report. Known is what was accepted for this Machine before.
-	Says, Known Host
+	// Reported is the report. Known is what was accepted for this Machine before.
+	Reported, Known Host
 	// Running reports that the Machine is in the phase Running, in which no field may be missing.
 	Running bool
 	// NodeOf and ProviderIDOf name another Machine of the Cluster that reports the same value, empty if there
@@ -75,13 +75,13 @@ func Screen(c Claim) (Host, []Rejection) {
 		}
 	}
 	var why string
-	h.Node, why = c.screen("status.nodeRef", c.Says.Node, c.Known.Node, c.NodeOf)
+	h.Node, why = c.screen("status.nodeRef", c.Reported.Node, c.Known.Node, c.NodeOf)
 	note(NodeRef, why)
-	h.ProviderID, why = c.screen("spec.providerID", c.Says.ProviderID, c.Known.ProviderID, c.ProviderIDOf)
+	h.ProviderID, why = c.screen("spec.providerID", c.Reported.ProviderID, c.Known.ProviderID, c.ProviderIDOf)
 	note(ProviderID, why)
 	switch h.Node {
 	case "":
-	case c.Says.Node:
+	case c.Reported.Node:
 		h.MachineID, why = c.machineID()
 		note(MachineID, why)
 	// The report comes from another Node, so its machine ID does not apply to this host.
@@ -95,34 +95,34 @@ func Screen(c Claim) (Host, []Rejection) {
 const wayOut = "put it back; if the host is meant to be another, let the machine leave and join again"
 
 // screen returns the accepted value of a field, and why the report is rejected, empty if it is not.
-func (c Claim) screen(field, says, known, other string) (value, why string) {
+func (c Claim) screen(field, reported, known, other string) (value, why string) {
 	switch {
-	case says == known && says != "":
+	case reported == known && reported != "":
 		return known, ""
-	case known != "" && says == "":
+	case known != "" && reported == "":
 		return known, fmt.Sprintf("Machine %s: %s is empty, and %q counts as before: %s", c.Name, field, known, wayOut)
 	case known != "":
-		return known, fmt.Sprintf("Machine %s: %s is %q, and %q counts as before: %s", c.Name, field, says, known, wayOut)
-	case says == "" && c.Running:
+		return known, fmt.Sprintf("Machine %s: %s is %q, and %q counts as before: %s", c.Name, field, reported, known, wayOut)
+	case reported == "" && c.Running:
 		return "", fmt.Sprintf("Machine %s: %s is empty although the Machine is Running: check its provider and Cluster API", c.Name, field)
-	case says != "" && other != "":
-		return "", fmt.Sprintf("Machine %s: %s is %q, which Machine %s has, too: find out whose it is, and delete the other", c.Name, field, says, other)
+	case reported != "" && other != "":
+		return "", fmt.Sprintf("Machine %s: %s is %q, which Machine %s has, too: find out whose it is, and delete the other", c.Name, field, reported, other)
 	default:
-		return says, ""
+		return reported, ""
 	}
 }
 
 func (c Claim) machineID() (value, why string) {
-	says, known := c.Says.MachineID, c.Known.MachineID
+	reported, known := c.Reported.MachineID, c.Known.MachineID
 	switch {
-	case says == "" || says == known:
+	case reported == "" || reported == known:
 		return known, ""
-	case len(says) > MaxMachineID:
-		return known, fmt.Sprintf("Machine %s: the machine ID of its Node begins with %q and is longer than %d bytes: it is not known", c.Name, clip.To(says, 16), MaxMachineID)
+	case len(reported) > MaxMachineID:
+		return known, fmt.Sprintf("Machine %s: the machine ID of its Node begins with %q and is longer than %d bytes: it is not known", c.Name, clip.To(reported, 16), MaxMachineID)
 	case known != "":
 		return known, fmt.Sprintf("Machine %s: the machine ID of its Node is %q, and %q counts, which it was at first: "+
-			"if the host was installed anew, let the machine leave and join again; if not, another host has taken the name of the Node", c.Name, says, known)
+			"if the host was installed anew, let the machine leave and join again; if not, another host has taken the name of the Node", c.Name, reported, known)
 	default:
-		return says, ""
+		return reported, ""
 	}
 }

@@ -39,24 +39,24 @@ func TestScreen(t *testing.T) {
 		want     ingest.Host
 		rejected []ingest.Reason
 	}{
-		"First":             {"Nothing speaks against it.", ingest.Claim{Says: box}, box, nil},
+		"First":             {"Nothing speaks against it.", ingest.Claim{Reported: box}, box, nil},
 		"Nothing":           {"A Machine that joins has none of it yet.", ingest.Claim{}, none, nil},
-		"Same":              {"It was believed before.", ingest.Claim{Says: box, Known: box, Running: true}, box, nil},
+		"Same":              {"It was believed before.", ingest.Claim{Reported: box, Known: box, Running: true}, box, nil},
 		"RunningWithout":    {"A Machine that runs has a Node and an ID.", ingest.Claim{Running: true}, none, []ingest.Reason{ingest.NodeRef, ingest.ProviderID}},
-		"AnotherNode":       {"Cluster API names a Node once.", ingest.Claim{Says: with(func(h *ingest.Host) { h.Node = "n2" }), Known: box}, box, []ingest.Reason{ingest.NodeRef}},
-		"AnotherNodesHost":  {"What another Node reports is no machine ID of this host.", ingest.Claim{Says: ingest.Host{Node: "n2", ProviderID: "lab://1", MachineID: "m2"}, Known: box}, box, []ingest.Reason{ingest.NodeRef}},
-		"NodeTakenOff":      {"What is missing is not gone.", ingest.Claim{Says: with(func(h *ingest.Host) { h.Node = "" }), Known: box}, box, []ingest.Reason{ingest.NodeRef}},
-		"AnotherProviderID": {"A machine stays on its host.", ingest.Claim{Says: with(func(h *ingest.Host) { h.ProviderID = "lab://2" }), Known: box}, box, []ingest.Reason{ingest.ProviderID}},
-		"NoProviderID":      {"What is missing is not gone.", ingest.Claim{Says: with(func(h *ingest.Host) { h.ProviderID = "" }), Known: box}, box, []ingest.Reason{ingest.ProviderID}},
-		"SharedNode":        {"It goes to nobody anew.", ingest.Claim{Says: box, NodeOf: "other"}, ingest.Host{ProviderID: "lab://1"}, []ingest.Reason{ingest.NodeRef}},
-		"SharedNodeStays":   {"It stays with who had it.", ingest.Claim{Says: box, Known: box, NodeOf: "other"}, box, nil},
-		"SharedProviderID":  {"It goes to nobody anew.", ingest.Claim{Says: box, ProviderIDOf: "other"}, with(func(h *ingest.Host) { h.ProviderID = "" }), []ingest.Reason{ingest.ProviderID}},
-		"SharedIDStays":     {"It stays with who had it.", ingest.Claim{Says: box, Known: box, ProviderIDOf: "other"}, box, nil},
-		"AnotherMachineID":  {"The first answer counts.", ingest.Claim{Says: with(func(h *ingest.Host) { h.MachineID = "m2" }), Known: box}, box, []ingest.Reason{ingest.MachineID}},
-		"NoMachineID":       {"A Node that says nothing says nothing else.", ingest.Claim{Says: with(func(h *ingest.Host) { h.MachineID = "" }), Known: box}, box, nil},
-		"LongMachineID":     {"No machine ID is as long.", ingest.Claim{Says: with(func(h *ingest.Host) { h.MachineID = long })}, with(func(h *ingest.Host) { h.MachineID = "" }), []ingest.Reason{ingest.MachineID}},
-		"MachineIDComes":    {"It is known later than the Node.", ingest.Claim{Says: box, Known: with(func(h *ingest.Host) { h.MachineID = "" })}, box, nil},
-		"MachineIDOfNoNode": {"Without a Node it is nobody's.", ingest.Claim{Says: ingest.Host{MachineID: "m1"}}, none, nil},
+		"AnotherNode":       {"Cluster API names a Node once.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.Node = "n2" }), Known: box}, box, []ingest.Reason{ingest.NodeRef}},
+		"AnotherNodesHost":  {"What another Node reports is no machine ID of this host.", ingest.Claim{Reported: ingest.Host{Node: "n2", ProviderID: "lab://1", MachineID: "m2"}, Known: box}, box, []ingest.Reason{ingest.NodeRef}},
+		"NodeTakenOff":      {"What is missing is not gone.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.Node = "" }), Known: box}, box, []ingest.Reason{ingest.NodeRef}},
+		"AnotherProviderID": {"A machine stays on its host.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.ProviderID = "lab://2" }), Known: box}, box, []ingest.Reason{ingest.ProviderID}},
+		"NoProviderID":      {"What is missing is not gone.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.ProviderID = "" }), Known: box}, box, []ingest.Reason{ingest.ProviderID}},
+		"SharedNode":        {"It goes to nobody anew.", ingest.Claim{Reported: box, NodeOf: "other"}, ingest.Host{ProviderID: "lab://1"}, []ingest.Reason{ingest.NodeRef}},
+		"SharedNodeStays":   {"It stays with who had it.", ingest.Claim{Reported: box, Known: box, NodeOf: "other"}, box, nil},
+		"SharedProviderID":  {"It goes to nobody anew.", ingest.Claim{Reported: box, ProviderIDOf: "other"}, with(func(h *ingest.Host) { h.ProviderID = "" }), []ingest.Reason{ingest.ProviderID}},
+		"SharedIDStays":     {"It stays with who had it.", ingest.Claim{Reported: box, Known: box, ProviderIDOf: "other"}, box, nil},
+		"AnotherMachineID":  {"The first answer counts.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.MachineID = "m2" }), Known: box}, box, []ingest.Reason{ingest.MachineID}},
+		"NoMachineID":       {"A Node that says nothing says nothing else.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.MachineID = "" }), Known: box}, box, nil},
+		"LongMachineID":     {"No machine ID is as long.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.MachineID = long })}, with(func(h *ingest.Host) { h.MachineID = "" }), []ingest.Reason{ingest.MachineID}},
+		"MachineIDComes":    {"It is known later than the Node.", ingest.Claim{Reported: box, Known: with(func(h *ingest.Host) { h.MachineID = "" })}, box, nil},
+		"MachineIDOfNoNode": {"Without a Node it is nobody's.", ingest.Claim{Reported: ingest.Host{MachineID: "m1"}}, none, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +88,7 @@ func draw(t *rapid.T, name string) ingest.Host {
 func drawClaim(t *rapid.T) ingest.Claim {
 	who := rapid.SampledFrom([]string{"", "other"})
 	return ingest.Claim{
-		Name: "m", Says: draw(t, "says"), Known: draw(t, "known"), Running: rapid.Bool().Draw(t, "running"),
+		Name: "m", Reported: draw(t, "says"), Known: draw(t, "known"), Running: rapid.Bool().Draw(t, "running"),
 		NodeOf: who.Draw(t, "node of"), ProviderIDOf: who.Draw(t, "id of"),
 	}
 }
@@ -119,8 +119,8 @@ func TestWhatDiffersIsRejected(t *testing.T) {
 			reason           ingest.Reason
 			says, known, got string
 		}{
-			{ingest.NodeRef, c.Says.Node, c.Known.Node, got.Node},
-			{ingest.ProviderID, c.Says.ProviderID, c.Known.ProviderID, got.ProviderID},
+			{ingest.NodeRef, c.Reported.Node, c.Known.Node, got.Node},
+			{ingest.ProviderID, c.Reported.ProviderID, c.Known.ProviderID, got.ProviderID},
 		} {
 			if told := slices.Contains(reasons(rejected), f.reason); told != (f.says != f.got || f.says == "" && c.Running) {
 				t.Fatalf("%+v is believed to be %+v, and %s is told: %t", c, got, f.reason, told)
@@ -155,7 +155,7 @@ func TestASharedHostGoesToNoneAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		had := rapid.SliceOfN(rapid.Bool(), 2, 4).Draw(t, "had it")
 		for _, h := range had {
-			c := ingest.Claim{Name: "m", Says: box, NodeOf: "other", ProviderIDOf: "other"}
+			c := ingest.Claim{Name: "m", Reported: box, NodeOf: "other", ProviderIDOf: "other"}
 			if h {
 				c.Known = box
 			}
@@ -175,14 +175,14 @@ func TestScreenRequest(t *testing.T) {
 		says    []string
 	}{
 		"None":        {"Most Nodes ask for nothing.", ingest.Request{}, nil},
-		"Agents":      {"An agent writes it so.", ingest.Request{Asks: true, Marked: true, Trigger: "true", Reason: "process-match: steam", RequestedAt: "2026-03-02T17:00:00Z"}, nil},
+		"Agents":      {"An agent writes it so.", ingest.Request{Requested: true, Marked: true, Trigger: "true", Reason: "process-match: steam", RequestedAt: "2026-03-02T17:00:00Z"}, nil},
 		"AnotherWord": {"A person is to see why nothing happens.", ingest.Request{Marked: true, Trigger: "True"}, []string{`reclaim-requested is "True", which is no request: to request the machine write "true"`}},
 		"Empty":       {"As is nothing.", ingest.Request{Marked: true}, []string{`reclaim-requested is ""`}},
-		"LongReason":  {"It is cut.", ingest.Request{Asks: true, Marked: true, Reason: strings.Repeat("ä", 257)}, []string{"reclaim-reason has 257 characters"}},
-		"FullReason":  {"It is as long as a pattern may be.", ingest.Request{Asks: true, Marked: true, Reason: strings.Repeat("ä", 256)}, nil},
-		"Control":     {"Nobody writes lines of their own into our Events.", ingest.Request{Asks: true, Marked: true, Reason: "a\nb"}, []string{"reclaim-reason has invisible characters"}},
-		"NoText":      {"It is no UTF-8.", ingest.Request{Asks: true, Marked: true, Reason: "\xff"}, []string{"reclaim-reason has invisible characters"}},
-		"NoTime":      {"The time of its writing counts.", ingest.Request{Asks: true, Marked: true, RequestedAt: "soon"}, []string{`reclaim-requested-at is "soon"`}},
+		"LongReason":  {"It is cut.", ingest.Request{Requested: true, Marked: true, Reason: strings.Repeat("ä", 257)}, []string{"reclaim-reason has 257 characters"}},
+		"FullReason":  {"It is as long as a pattern may be.", ingest.Request{Requested: true, Marked: true, Reason: strings.Repeat("ä", 256)}, nil},
+		"Control":     {"Nobody writes lines of their own into our Events.", ingest.Request{Requested: true, Marked: true, Reason: "a\nb"}, []string{"reclaim-reason has invisible characters"}},
+		"NoText":      {"It is no UTF-8.", ingest.Request{Requested: true, Marked: true, Reason: "\xff"}, []string{"reclaim-reason has invisible characters"}},
+		"NoTime":      {"The time of its writing counts.", ingest.Request{Requested: true, Marked: true, RequestedAt: "soon"}, []string{`reclaim-requested-at is "soon"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

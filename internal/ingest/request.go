@@ -18,10 +18,10 @@ const maxReason = 256
 type Request struct {
 	// Node is the name of the Node.
 	Node string
-	// Asks reports that the Node requests the machine for its owner. Marked reports that it has the annotation.
+	// Requested reports that the Node requests the machine for its owner. Marked reports that it has the annotation.
 	// Trigger is the value of that annotation.
-	Asks, Marked bool
-	Trigger      string
+	Requested, Marked bool
+	Trigger           string
 	// Reason and RequestedAt are the other annotations, empty if absent.
 	Reason, RequestedAt string
 }
@@ -33,7 +33,7 @@ func ScreenRequest(r Request) []Rejection {
 	note := func(field, format string, args ...any) {
 		rejected = append(rejected, Rejection{Annotation, fmt.Sprintf("Node %s: annotation %s ", r.Node, field) + fmt.Sprintf(format, args...)})
 	}
-	if r.Marked && !r.Asks {
+	if r.Marked && !r.Requested {
 		note("5spot.finos.org/reclaim-requested", "is %q, which is no request: to request the machine write %q, else remove it", clip.To(r.Trigger, maxReason), "true")
 	}
 	if n := utf8.RuneCountInString(r.Reason); n > maxReason {

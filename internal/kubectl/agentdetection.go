@@ -15,7 +15,7 @@ import (
 // has reported that for the machine, for example because its spec lists no programs.
 func agentDetectionNotes(m *v1alpha1.ScheduledMachine, giveBack string) []string {
 	if c := conditions.Get(m, v1alpha1.WorkloadClusterReachableCondition); !reachable(m) && m.Status.MachineRef != nil {
-		return []string{unnoticed + giveBack, c.Message}
+		return []string{notDetectingNote + giveBack, c.Message}
 	}
 	c := conditions.Get(m, v1alpha1.OwnerProtectedCondition)
 	switch {
@@ -24,10 +24,10 @@ func agentDetectionNotes(m *v1alpha1.ScheduledMachine, giveBack string) []string
 	case c.Status == metav1.ConditionTrue:
 		return []string{"the machine notices when one of the agreed programs starts: " + strings.Join(m.Spec.KillIfCommands, ", ")}
 	case c.Status == metav1.ConditionFalse:
-		return []string{unnoticed + giveBack, c.Message}
+		return []string{notDetectingNote + giveBack, c.Message}
 	default:
 		return []string{"it is unknown whether the machine notices when its owner starts a program; this still works: " + giveBack, c.Message}
 	}
 }
 
-const unnoticed = "the machine does not notice when its owner starts a program; this still works: "
+const notDetectingNote = "the machine does not notice when its owner starts a program; this still works: "

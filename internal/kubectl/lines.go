@@ -11,11 +11,11 @@ import (
 	"os"
 )
 
-// longestLine bounds the memory for one line, in bytes. A manager's lines are shorter than a thousandth of it, unless a
+// maxLine bounds the memory for one line, in bytes. A manager's lines are shorter than a thousandth of it, unless a
 // request has a very long reason.
-const longestLine = 1 << 20
+const maxLine = 1 << 20
 
-var errLongLine = fmt.Errorf("longer than %d bytes", longestLine)
+var errLongLine = fmt.Errorf("longer than %d bytes", maxLine)
 
 // readLines calls each with every non-empty line of the files, in their order; "-" is in. where is the file and the
 // line number. err reports that the line is too long, and line is then nil. A file that cannot be read does not stop
@@ -46,7 +46,7 @@ func readFileLines(path string, in io.Reader, each func(string, []byte, error) e
 
 // scan reads one file. The last line may have no line break: a manager may still be writing it.
 func scan(name string, in io.Reader, each func(string, []byte, error) error) error {
-	r := bufio.NewReaderSize(in, longestLine)
+	r := bufio.NewReaderSize(in, maxLine)
 	for n := 1; ; n++ {
 		line, err := r.ReadSlice('\n')
 		var tooLong error

@@ -21,7 +21,7 @@ func (c *clusterRails) text(wide bool, now time.Time) string {
 	if len(c.Machines) > 0 {
 		text.WriteString(columns(c.table(wide, now)...))
 	}
-	for _, w := range c.whys(now) {
+	for _, w := range c.causes(now) {
 		text.WriteString(wrapped(w))
 	}
 	if slices.ContainsFunc(c.Machines, func(r railsRow) bool { return r.State == railPaused }) {
@@ -60,13 +60,13 @@ func (c *clusterRails) table(wide bool, now time.Time) []string {
 	return lines
 }
 
-// whys returns each distinct cause once, in the order of the first machine of each. It names the first two machines.
-func (c *clusterRails) whys(now time.Time) []string {
+// causes returns each distinct cause once, in the order of the first machine of each. It names the first two machines.
+func (c *clusterRails) causes(now time.Time) []string {
 	var order []string
 	names := map[string][]string{}
 	for i := range c.Machines {
 		r := &c.Machines[i]
-		for _, why := range []string{r.Message, r.late(now)} {
+		for _, why := range []string{r.Message, r.overdueNote(now)} {
 			if why == "" {
 				continue
 			}
@@ -104,8 +104,8 @@ func (c *clusterRails) afterPause() string {
 	}
 }
 
-// late returns how long ago the budget of a departure ended, empty if it has not.
-func (r *railsRow) late(now time.Time) string {
+// overdueNote returns how long ago the budget of a departure ended, empty if it has not.
+func (r *railsRow) overdueNote(now time.Time) string {
 	if r.GraceEnded == nil {
 		return ""
 	}

@@ -238,7 +238,7 @@ func sorted(clusters map[types.NamespacedName]*clusterRails, now time.Time) []cl
 	views := make([]clusterRails, 0, len(clusters))
 	for _, c := range clusters {
 		c.order(now)
-		c.doubt(now)
+		c.reportUnserved(now)
 		views = append(views, *c)
 	}
 	slices.SortFunc(views, func(a, b clusterRails) int {
@@ -267,19 +267,19 @@ func (c *clusterRails) order(now time.Time) {
 	}
 }
 
-// doubt reports the machine that has waited longest for a manager.
-func (c *clusterRails) doubt(now time.Time) {
+// reportUnserved reports the machine that has waited longest for a manager.
+func (c *clusterRails) reportUnserved(now time.Time) {
 	if len(c.unserved) == 0 {
 		return
 	}
 	longest := slices.MinFunc(c.unserved, func(a, b unserved) int {
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.Name, b.Name))
 	})
-	whom := longest.Name
+	subject := longest.Name
 	if others := len(c.unserved) - 1; others > 0 {
-		whom += fmt.Sprintf(" and %d more", others)
+		subject += fmt.Sprintf(" and %d more", others)
 	}
-	c.Doubts = []string{unservedNote(whom, longest.ScheduledMachine, longest.since, now)}
+	c.Doubts = []string{unservedNote(subject, longest.ScheduledMachine, longest.since, now)}
 }
 
 func (r *railsRow) since() time.Time {

@@ -117,7 +117,7 @@ func offNow(m *v1alpha1.ScheduledMachine) string {
 
 // removalDelayNotes returns the controllers' messages about what delays the removal of a machine. It omits messages
 // that told contains.
-func removalDelayNotes(m *v1alpha1.ScheduledMachine, told string) []string {
+func removalDelayNotes(m *v1alpha1.ScheduledMachine, shown string) []string {
 	r, asked := requestOf(m)
 	removed := asked && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown
 	if !removed || gone(m) {
@@ -126,10 +126,10 @@ func removalDelayNotes(m *v1alpha1.ScheduledMachine, told string) []string {
 	var notes []string
 	for _, condition := range []string{v1alpha1.ReadyCondition, v1alpha1.MachineReadyCondition} {
 		c := meta.FindStatusCondition(m.Status.Conditions, condition)
-		if c == nil || c.Status != metav1.ConditionFalse || c.Message == "" || asked && c.Message == r.Where() || strings.Contains(told, c.Message) {
+		if c == nil || c.Status != metav1.ConditionFalse || c.Message == "" || asked && c.Message == r.Where() || strings.Contains(shown, c.Message) {
 			continue
 		}
-		told += c.Message
+		shown += c.Message
 		notes = append(notes, c.Message)
 	}
 	return notes

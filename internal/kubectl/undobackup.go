@@ -92,13 +92,13 @@ func (u *undo) continueFromBackup(ctx context.Context, absent error) error {
 	case err != nil:
 		return err
 	case u.dryRun:
-		return u.say("it is gone, and can be created again from %s.", u.path())
+		return u.printf("it is gone, and can be created again from %s.", u.path())
 	}
 	u.stored, u.m = object, &v1alpha1.ScheduledMachine{}
 	if err := u.restore(ctx); err != nil {
 		return u.refused(err)
 	}
-	return u.say("created again from the backup. If its Machine still runs, it is kept.")
+	return u.printf("created again from the backup. If its Machine still runs, it is kept.")
 }
 
 // readBackup reads the backup of one ScheduledMachine.

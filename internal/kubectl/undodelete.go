@@ -139,7 +139,7 @@ func (u *undo) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case u.m.DeletionTimestamp.IsZero():
-		return errors.Join(u.forgetBackup(), u.say("it is not being deleted."))
+		return errors.Join(u.forgetBackup(), u.printf("it is not being deleted."))
 	}
 	u.managers = u.m.ManagedFields
 	err = u.check(ctx)
@@ -148,7 +148,7 @@ func (u *undo) run(ctx context.Context) error {
 	case err != nil && (u.dryRun || !impossible):
 		return failed(u.name, fmt.Errorf("%w. Nothing was changed", err))
 	case u.dryRun:
-		return u.say("its deletion can be undone: its Machine %s still runs.", u.m.Status.MachineRef.Name)
+		return u.printf("its deletion can be undone: its Machine %s still runs.", u.m.Status.MachineRef.Name)
 	}
 	if err := u.save(); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (u *undo) run(ctx context.Context) error {
 	if impossible { // An interrupted undo-delete may have left its pause.
 		return u.refused(errors.Join(err, u.unpause(ctx)))
 	}
-	if err := u.say("saved in %s until this is done. After an interruption, run the same command again.", u.path()); err != nil {
+	if err := u.printf("saved in %s until this is done. After an interruption, run the same command again.", u.path()); err != nil {
 		return err
 	}
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.remove(ctx) })
@@ -167,11 +167,11 @@ func (u *undo) run(ctx context.Context) error {
 		return u.refused(err)
 	}
 	kept := []string{fmt.Sprintf("its deletion is undone. Its Machine %s is kept, and was not drained.", u.m.Status.MachineRef.Name)}
-	return u.say("%s", strings.Join(append(kept, sentences(u.notes())...), "\n"))
+	return u.printf("%s", strings.Join(append(kept, sentences(u.notes())...), "\n"))
 }
 
-// say prints text about the object.
-func (u *undo) say(format string, args ...any) error {
+// printf prints text about the object.
+func (u *undo) printf(format string, args ...any) error {
 	return write(u.out.Out, u.name+": "+fmt.Sprintf(format, args...)+"\n")
 }
 

@@ -112,8 +112,8 @@ func unservedSince(m *v1alpha1.ScheduledMachine, now time.Time) (time.Time, bool
 	return since, !since.IsZero() && now.Sub(since) >= unservedAfter
 }
 
-func unservedNote(whom string, m *v1alpha1.ScheduledMachine, since, now time.Time) string {
-	return fmt.Sprintf("no controller has acted on %s for %s: %s", whom, duration.HumanDuration(now.Sub(since)), whichManager(m))
+func unservedNote(subject string, m *v1alpha1.ScheduledMachine, since, now time.Time) string {
+	return fmt.Sprintf("no controller has acted on %s for %s: %s", subject, duration.HumanDuration(now.Sub(since)), whichManager(m))
 }
 
 // whichManager returns the question which manager should serve m.

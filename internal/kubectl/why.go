@@ -143,7 +143,7 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 		Namespace: m.Namespace, Name: m.Name, Node: v.Node, NextActivation: v.NextActivation, NextCleanup: v.NextCleanup,
 		Because: v.Why, Do: []string{}, Notes: []string{}, view: v,
 	}
-	for _, rule := range []func(*v1alpha1.ScheduledMachine, *explanation) bool{byPause, byOwner, byOperator, byTrouble, byGate, byClock} {
+	for _, rule := range []func(*v1alpha1.ScheduledMachine, *explanation) bool{byPause, byOwner, byOperator, byProblem, byGate, byClock} {
 		if rule(m, &e) {
 			break
 		}
@@ -236,8 +236,8 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 }
 
-// byTrouble explains an obstacle: an unreadable schedule, a failed step, a host in use, or a missing object.
-func byTrouble(m *v1alpha1.ScheduledMachine, e *explanation) bool {
+// byProblem explains an obstacle: an unreadable schedule, a failed step, a host in use, or a missing object.
+func byProblem(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ScheduledCondition); c != nil && c.Status == metav1.ConditionUnknown || e.view.Schedule == unreadableSchedule {
 		return e.set(stateUnreadable, "its schedule cannot be read: everything stays as it is", "correct spec.schedule")
 	}

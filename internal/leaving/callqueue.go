@@ -12,7 +12,7 @@ import (
 // slow step cannot take the places of another. The lock of the HookCaller guards it.
 type callQueue struct {
 	running map[*call]bool
-	line    []*call
+	waiting []*call
 }
 
 // A call is one call of a step.
@@ -20,22 +20,22 @@ type call struct {
 	run, cancel func()
 }
 
-// enter queues c and starts it if a place is free.
-func (d *HookCaller) enter(step types.UID, c *call) {
+// enqueue queues c and starts it if a place is free.
+func (d *HookCaller) enqueue(step types.UID, c *call) {
 	l := d.queues[step]
 	if l == nil {
 		l = &callQueue{running: map[*call]bool{}}
 		d.queues[step] = l
 	}
-	l.line = append(l.line, c)
+	l.waiting = append(l.waiting, c)
 	d.serve(step, l)
 }
 
 // serve starts queued calls while places are free.
 func (d *HookCaller) serve(step types.UID, l *callQueue) {
-	for len(l.running) < MaxConcurrentCalls && len(l.line) > 0 {
-		c := l.line[0]
-		l.leave(c)
+	for len(l.running) < MaxConcurrentCalls && len(l.waiting) > 0 {
+		c := l.waiting[0]
+		l.remove(c)
 		l.running[c] = true
 		go func() {
 			c.run()
@@ -51,10 +51,10 @@ func (d *HookCaller) serve(step types.UID, l *callQueue) {
 	}
 }
 
-// leave removes a call from the queue.
-func (l *callQueue) leave(c *call) {
-	if i := slices.Index(l.line, c); i >= 0 {
-		l.line = slices.Delete(l.line, i, i+1)
+// remove removes a call from the queue.
+func (l *callQueue) remove(c *call) {
+	if i := slices.Index(l.waiting, c); i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
 }
 
@@ -63,8 +63,8 @@ func (l *callQueue) close() {
 	for c := range l.running {
 		c.cancel()
 	}
-	for _, c := range l.line {
+	for _, c := range l.waiting {
 		c.cancel()
 	}
-	l.line = nil
+	l.waiting = nil
 }

@@ -117,7 +117,7 @@ func (d *HookCaller) Look(q CallKey, version int64) Progress {
 // StartCall queues a call and returns at once. It does nothing while a call for the same CallKey is open. The context
 // of ask ends when the CallKey is dropped, when Look requests a new version of the step, and at the end of the
 // HookCaller.
-func (d *HookCaller) StartCall(ctx context.Context, machine types.NamespacedName, q CallKey, version int64, ask func(context.Context) Response) {
+func (d *HookCaller) StartCall(ctx context.Context, machine types.NamespacedName, q CallKey, version int64, do func(context.Context) Response) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.machines[q.Machine] == nil {
@@ -133,18 +133,18 @@ func (d *HookCaller) StartCall(ctx context.Context, machine types.NamespacedName
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := &call{cancel: cancel}
-	c.run = func() { d.answered(machine, e, c, ask(ctx)) }
+	c.run = func() { d.answered(machine, e, c, do(ctx)) }
 	e.version, e.call, e.Open = version, c, true
-	d.enter(q.Step, c)
+	d.enqueue(q.Step, c)
 }
 
 // Notify queues one call without a response. Its context ends after limit, which includes the time in the queue.
 // Only ForgetStep and the end of the HookCaller cancel it.
-func (d *HookCaller) Notify(ctx context.Context, step types.UID, limit time.Duration, tell func(context.Context)) {
+func (d *HookCaller) Notify(ctx context.Context, step types.UID, limit time.Duration, notify func(context.Context)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	d.enter(step, &call{cancel: cancel, run: func() { tell(ctx) }})
+	d.enqueue(step, &call{cancel: cancel, run: func() { notify(ctx) }})
 }
 
 // answered stores the response to a call, unless the call was cancelled.
@@ -184,8 +184,8 @@ func (d *HookCaller) ForgetStep(step types.UID) {
 }
 
 func (d *HookCaller) forget(step types.UID) {
-	for _, questions := range d.machines {
-		for q, e := range questions {
+	for _, calls := range d.machines {
+		for q, e := range calls {
 			if q.Step == step {
 				d.drop(q, e)
 			}
@@ -214,6 +214,6 @@ func (d *HookCaller) cancel(q CallKey, e *entry) {
 	e.call, e.Open = nil, false
 	c.cancel()
 	if l := d.queues[q.Step]; l != nil {
-		l.leave(c)
+		l.remove(c)
 	}
 }

@@ -40,7 +40,7 @@ type RemoteCheck struct {
 func (d *HookCaller) CheckRemote(ctx context.Context, of Departing, l RemoteCheck, now time.Time) Verdict {
 	q := CallKey{Machine: of.Machine.UID, Step: queueOf(of.Cluster()), Phase: string(of.Phase)}
 	p := d.Look(q, 0)
-	v, due := l.judge(p, of.Began, now)
+	v, due := l.verdict(p, of.Began, now)
 	if v.Reason = l.Reason; v.Holds && p.Answered.IsZero() {
 		v.Reason = v1alpha1.AskingReason
 	}
@@ -66,16 +66,16 @@ func (d *HookCaller) Woken() source.Source {
 // own calls.
 func queueOf(cluster client.ObjectKey) types.UID { return types.UID(cluster.String()) }
 
-// judge returns the verdict for a Machine, and whether a check is due. The note is empty before the first
+// verdict returns the verdict for a Machine, and whether a check is due. The note is empty before the first
 // check: the result is unknown until then.
-func (l RemoteCheck) judge(p Progress, began, now time.Time) (v Verdict, due bool) {
-	a, wait, says := p.Answer, nextTry, l.Unseen
+func (l RemoteCheck) verdict(p Progress, began, now time.Time) (v Verdict, due bool) {
+	a, wait, message := p.Answer, nextTry, l.Unseen
 	until := p.Until(l.MaxWait, l.Call, began, now)
 	switch {
 	case p.Answered.IsZero():
 		wait = 0
 	case a.Err != nil:
-		says = a.Err.Error()
+		message = a.Err.Error()
 	case a.Wait == 0:
 		v = Verdict{Missed: a.Missed, Note: a.Says}
 		if l.Again == 0 || p.Open || !now.Before(until) {
@@ -87,14 +87,14 @@ func (l RemoteCheck) judge(p Progress, began, now time.Time) (v Verdict, due boo
 		}
 		return v, true
 	default:
-		wait, says = a.Wait, a.Says
+		wait, message = a.Wait, a.Says
 	}
 	if !now.Before(until) {
-		return Verdict{Missed: true, Note: l.Late + ": " + says}, false
+		return Verdict{Missed: true, Note: l.Late + ": " + message}, false
 	}
 	v = Verdict{Holds: true, Again: until}
 	if !p.Answered.IsZero() {
-		v.Note = fmt.Sprintf("%s (until %s at the latest)", says, until.UTC().Format(time.RFC3339))
+		v.Note = fmt.Sprintf("%s (until %s at the latest)", message, until.UTC().Format(time.RFC3339))
 	}
 	if next := p.Answered.Add(wait); !p.Open && next.After(now) {
 		if next.Before(until) {

@@ -55,7 +55,7 @@ func TestALookIsWeighed(t *testing.T) {
 		if strings.HasPrefix(name, "Held") {
 			l.Again = 5 * time.Second
 		}
-		if v, due := l.judge(tc.p, tc.began, now); v != tc.want || due != tc.due {
+		if v, due := l.verdict(tc.p, tc.began, now); v != tc.want || due != tc.due {
 			t.Errorf("%s: got %+v, due %t, want %+v, due %t: %s", name, v, due, tc.want, tc.due, tc.reason)
 		}
 	}

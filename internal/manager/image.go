@@ -21,9 +21,9 @@ var namespacedName = regexp.MustCompile(`^[^/]+/[^/]+$`)
 // installedImage returns the image of a program that is installed in workload clusters. It is the requested
 // one, otherwise the manager's own image, which contains all programs. It is empty if the manager does not run
 // in a pod. With image mirrors, clusterctl is configured only for the manager's image.
-func installedImage(ctx context.Context, r client.Reader, ofManager, asked string) (string, error) {
-	if asked != "" || ofManager == "" {
-		return asked, nil
+func installedImage(ctx context.Context, r client.Reader, ofManager, requested string) (string, error) {
+	if requested != "" || ofManager == "" {
+		return requested, nil
 	}
 	namespace, name, _ := strings.Cut(ofManager, "/")
 	pod := &corev1.Pod{}

@@ -15,8 +15,8 @@ const (
 	// Untold means that the API server has not answered yet. Nothing is wrong: the warm-up holds all candidates until
 	// then.
 	Untold Trust = iota
-	// Sane means that no witness of package apiclock contradicts the clock.
-	Sane
+	// Trusted means that no witness of package apiclock contradicts the clock.
+	Trusted
 	// Suspect means that the clock may be wrong. No machine joins or leaves by it. Owners' requests and kill
 	// switches do not depend on the clock.
 	Suspect
@@ -24,8 +24,8 @@ const (
 
 // Clock derives the trust from samples. The zero value is Untold.
 type Clock struct {
-	trust Trust
-	sane  int // right samples in a row while suspect
+	trust       Trust
+	goodSamples int // right samples in a row while suspect
 }
 
 // Sample returns the Clock after one sample: ahead is how far the clock of this process is ahead by the witness. One
@@ -34,10 +34,10 @@ func (c Clock) Sample(ahead time.Duration) Clock {
 	switch {
 	case ahead.Abs() > MaxSkew:
 		return Clock{trust: Suspect}
-	case c.trust == Suspect && c.sane+1 < confirmations:
-		return Clock{trust: Suspect, sane: c.sane + 1}
+	case c.trust == Suspect && c.goodSamples+1 < confirmations:
+		return Clock{trust: Suspect, goodSamples: c.goodSamples + 1}
 	default:
-		return Clock{trust: Sane}
+		return Clock{trust: Trusted}
 	}
 }
 

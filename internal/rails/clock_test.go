@@ -20,14 +20,14 @@ func TestClock(t *testing.T) {
 		want    rails.Trust
 	}{
 		"None":          {"Nobody has told the time, and nothing is wrong.", nil, rails.Untold},
-		"First":         {"One sample is enough to begin with.", []time.Duration{right}, rails.Sane},
-		"AMinute":       {"A minute is no more than a minute.", []time.Duration{minute, -minute}, rails.Sane},
+		"First":         {"One sample is enough to begin with.", []time.Duration{right}, rails.Trusted},
+		"AMinute":       {"A minute is no more than a minute.", []time.Duration{minute, -minute}, rails.Trusted},
 		"Ahead":         {"Case 51: one that is wrong is enough.", []time.Duration{right, right, right, 6 * time.Hour}, rails.Suspect},
 		"Behind":        {"Either way.", []time.Duration{-wrong}, rails.Suspect},
 		"JustOver":      {"A nanosecond counts.", []time.Duration{wrong}, rails.Suspect},
 		"VeryFarBehind": {"A year that nobody can count to.", []time.Duration{math.MinInt64}, rails.Suspect},
 		"Two":           {"Two are not enough.", []time.Duration{wrong, right, right}, rails.Suspect},
-		"Three":         {"Three are.", []time.Duration{wrong, right, right, right}, rails.Sane},
+		"Three":         {"Three are.", []time.Duration{wrong, right, right, right}, rails.Trusted},
 		"NotInARow":     {"A wrong one between them begins anew.", []time.Duration{wrong, right, right, wrong, right, right}, rails.Suspect},
 		"Again":         {"The next time it takes three again.", []time.Duration{wrong, right, right, right, wrong, right, right}, rails.Suspect},
 	} {

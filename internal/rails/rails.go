@@ -24,9 +24,9 @@ type tally struct {
 	last time.Time // the latest check that counted
 }
 
-// look counts a check at now if it is at least Apart after the latest one that counted. The bool reports
+// add counts a check at now if it is at least Apart after the latest one that counted. The bool reports
 // whether there are enough. If the clock was set back, the next check counts after Apart.
-func (t tally) look(now time.Time) (tally, bool) {
+func (t tally) add(now time.Time) (tally, bool) {
 	switch {
 	case t.n > 0 && now.Before(t.last):
 		t.last = now

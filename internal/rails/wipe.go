@@ -46,8 +46,8 @@ type WipeVerdict string
 
 // The verdicts.
 const (
-	// Believed means that the count is accepted and nothing is held.
-	Believed WipeVerdict = "Believed"
+	// Accepted means that the count is accepted and nothing is held.
+	Accepted WipeVerdict = "Accepted"
 	// Quarantined means that unscheduled departures are held.
 	Quarantined WipeVerdict = "Quarantined"
 	// Confirmed means that a wipe is confirmed and nothing is held any more.
@@ -65,9 +65,9 @@ func (w Wipe) Judge(c Count) (Wipe, WipeVerdict) {
 	suspected := w.Suspects(c)
 	w.Baseline, w.lower = max(0, w.Baseline-c.Left), max(0, w.lower-c.Left)
 	if !suspected {
-		return w.settle(c), Believed
+		return w.acceptCount(c), Accepted
 	}
-	seen, enough := tally{w.Held, w.heldAt}.look(c.At)
+	seen, enough := tally{w.Held, w.heldAt}.add(c.At)
 	if enough {
 		return Wipe{Baseline: c.Kept}, Confirmed
 	}
@@ -80,9 +80,9 @@ func (w Wipe) Grow(c Count) Wipe {
 	return w
 }
 
-// settle accepts a higher count at once. It accepts a lower count only after it was seen twice, with at least the
+// acceptCount accepts a higher count at once. It accepts a lower count only after it was seen twice, with at least the
 // duration Apart in between. Edits arrive one by one: a baseline that followed each of them would never detect a wipe.
-func (w Wipe) settle(c Count) Wipe {
+func (w Wipe) acceptCount(c Count) Wipe {
 	switch {
 	case c.Kept >= w.Baseline:
 		return Wipe{Baseline: c.Kept}

@@ -24,7 +24,7 @@ type seen struct {
 }
 
 const (
-	believed    = rails.Believed
+	believed    = rails.Accepted
 	quarantined = rails.Quarantined
 	confirmed   = rails.Confirmed
 )
@@ -199,7 +199,7 @@ func (o *oracle) judge(c rails.Count) rails.WipeVerdict {
 	wipe := base >= 10 && float64(c.Kept) < float64(base)/10
 	if kept >= o.base {
 		o.base, o.runs = kept, nil
-		return rails.Believed
+		return rails.Accepted
 	}
 	last := len(o.runs) - 1
 	if last < 0 || o.runs[last].wipe != wipe || !wipe && o.runs[last].kept != kept {
@@ -219,7 +219,7 @@ func (o *oracle) judge(c rails.Count) rails.WipeVerdict {
 	case c.At.Sub(r.at) >= 10*time.Second:
 		o.base, o.runs = kept, nil
 	}
-	return rails.Believed
+	return rails.Accepted
 }
 
 func TestWipeIsAsItsOracle(t *testing.T) {

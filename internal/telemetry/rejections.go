@@ -21,15 +21,15 @@ type Rejections struct {
 	of map[client.ObjectKey][]ingest.Rejection
 }
 
-// Tell logs, counts and returns the rejections that the previous call for of did not have.
-func (r *Rejections) Tell(ctx context.Context, of client.ObjectKey, rejected []ingest.Rejection) []ingest.Rejection {
+// ReportNew logs, counts and returns the rejections that the previous call for of did not have.
+func (r *Rejections) ReportNew(ctx context.Context, of client.ObjectKey, rejected []ingest.Rejection) []ingest.Rejection {
 	last := r.swap(of, rejected)
-	news := slices.DeleteFunc(slices.Clone(rejected), func(n ingest.Rejection) bool { return slices.Contains(last, n) })
-	for _, n := range news {
+	added := slices.DeleteFunc(slices.Clone(rejected), func(n ingest.Rejection) bool { return slices.Contains(last, n) })
+	for _, n := range added {
 		Rejected(n.Reason)
 		ctrl.LoggerFrom(ctx).Info("Rejected record at ingest", "reason", n.Reason, "why", n.Message)
 	}
-	return news
+	return added
 }
 
 func (r *Rejections) swap(of client.ObjectKey, rejected []ingest.Rejection) (last []ingest.Rejection) {

@@ -33,12 +33,12 @@ func TestARejectionIsToldWhenItComes(t *testing.T) {
 		{box, nil, nil},
 		{box, list(node), list(node)},
 	} {
-		if diff := cmp.Diff(len(step.fresh), len(r.Tell(t.Context(), step.of, step.now))); diff != "" {
+		if diff := cmp.Diff(len(step.fresh), len(r.ReportNew(t.Context(), step.of, step.now))); diff != "" {
 			t.Errorf("step %d: -want, +got:\n%s", i, diff)
 		}
 	}
 	r.Forget(box)
-	if len(r.Tell(t.Context(), box, list(node))) != 1 {
+	if len(r.ReportNew(t.Context(), box, list(node))) != 1 {
 		t.Error("what is forgotten is still known")
 	}
 }

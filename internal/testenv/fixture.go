@@ -113,7 +113,7 @@ func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 }
 
 // Late returns reads for Recorded that simulate a stale cache: they show obj as it is now, until thaw is called.
-func (f *Fixture) Late(obj client.Object) (reads interceptor.Funcs, thaw func()) {
+func (f *Fixture) Late(obj client.Object) (reads interceptor.Funcs, refresh func()) {
 	f.Helper()
 	key := client.ObjectKeyFromObject(obj)
 	f.Must(f.Client.Get(f.Context(), key, obj))

@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// longestQuote bounds how much of a pattern a warning repeats. API servers cut a warning after 256 bytes.
-const longestQuote = 40
+// maxQuote bounds how much of a pattern a warning repeats. API servers cut a warning after 256 bytes.
+const maxQuote = 40
 
 // everywhere has programs that run on every Node, with their command lines as of kubeadm and systemd. A pattern that
 // matches one of them ejects the machine each time it joins.
@@ -45,7 +45,7 @@ func Warnings(m *v1alpha1.ScheduledMachine) []string {
 	for i, pattern := range m.Spec.KillIfCommands {
 		if why := matchesTooMuch(pattern); why != "" {
 			warnings = append(warnings, fmt.Sprintf("%s: %q %s: the machine would go back to its owner whenever it joins; name one of the owner's programs, such as idea",
-				path.Child("killIfCommands").Index(i), clip.To(pattern, longestQuote), why))
+				path.Child("killIfCommands").Index(i), clip.To(pattern, maxQuote), why))
 		}
 	}
 	return warnings

@@ -123,14 +123,14 @@ func (m Machine) validate(cluster string, path *field.Path) field.ErrorList {
 	}
 	spec := m.Spec(cluster)
 	for _, e := range specvalidation.Spec(&spec, path) {
-		errs = append(errs, spoken(e))
+		errs = append(errs, asTemplateError(e))
 	}
 	return errs
 }
 
-// spoken converts an error about an inline spec to an error about the template reference, because the variable has no
-// inline specs.
-func spoken(e *field.Error) *field.Error {
+// asTemplateError converts an error about an inline spec to an error about the template reference, because the variable
+// has no inline specs.
+func asTemplateError(e *field.Error) *field.Error {
 	for _, inline := range []string{"bootstrapSpec", "infrastructureSpec"} {
 		if head, ok := strings.CutSuffix(e.Field, "."+inline); ok {
 			ref := strings.TrimSuffix(inline, "Spec") + "TemplateRef"

@@ -18,17 +18,17 @@ import (
 // reported.
 const QuietRetry = 50 * time.Millisecond
 
-// longestQuiet is the maximum time between two checks of a stale cache. It is short, because no other event may
+// maxStaleRecheck is the maximum time between two checks of a stale cache. It is short, because no other event may
 // enqueue the object.
-const longestQuiet = 2 * time.Second
+const maxStaleRecheck = 2 * time.Second
 
-// longestLate is how long a cache that shows a replaced version counts as stale. After that, the version was not
+// maxStaleTime is how long a cache that shows a replaced version counts as stale. After that, the version was not
 // replaced after all, or was restored.
-const longestLate = time.Minute
+const maxStaleTime = time.Minute
 
-// quietRefusals is how many conflicts in a row are not reported. They take about three seconds, in which every
+// maxSilentConflicts is how many conflicts in a row are not reported. They take about three seconds, in which every
 // cache catches up. A longer series has another cause.
-const quietRefusals = 6
+const maxSilentConflicts = 6
 
 // Freshness handles stale caches for every controller:
 //
@@ -47,11 +47,11 @@ const quietRefusals = 6
 // object in between. A persistent conflict is not a stale cache: a webhook may reject every write with it. The
 // zero value is ready for use. It is safe for concurrent use.
 type Freshness struct {
-	// Longest is the maximum back-off after conflicts. Zero means five minutes.
-	Longest time.Duration
+	// MaxBackoff is the maximum back-off after conflicts. Zero means five minutes.
+	MaxBackoff time.Duration
 
-	late        sync.Map // ctrl.Request to replaced
-	refused     sync.Map // ctrl.Request to refusals
+	stale       sync.Map // ctrl.Request to replaced
+	conflicted  sync.Map // ctrl.Request to refusals
 	generations sync.Map // ctrl.Request to int64
 }
 
@@ -59,7 +59,7 @@ type Freshness struct {
 // if unknown. met is how often the cache has shown an older version since then, since is when that started.
 type replaced struct {
 	version, last string
-	met           int
+	checks        int
 	since         time.Time
 }
 
@@ -73,8 +73,8 @@ func (r replaced) covers(shown string) bool {
 	return err == nil && order < 0
 }
 
-// refusals counts conflicts in a row. until is when the next try is due.
-type refusals struct {
+// conflicts counts conflicts in a row. until is when the next try is due.
+type conflicts struct {
 	count int
 	until time.Time
 }
@@ -82,84 +82,84 @@ type refusals struct {
 // Hold returns how long to wait before an object with this cached version is reconciled, zero if it is current.
 func (f *Freshness) Hold(req ctrl.Request, version string, now time.Time) time.Duration {
 	wait := f.Wait(req, version, now)
-	if v, ok := f.refused.Load(req); ok {
-		r, _ := v.(refusals)
-		wait = max(wait, min(r.until.Sub(now), f.longest())) // The clock may have been set back.
+	if v, ok := f.conflicted.Load(req); ok {
+		r, _ := v.(conflicts)
+		wait = max(wait, min(r.until.Sub(now), f.maxBackoff())) // The clock may have been set back.
 	}
 	return wait
 }
 
-// Wait is Hold for a replaced version only. The wait ends after longestLate.
+// Wait is Hold for a replaced version only. The wait ends after maxStaleTime.
 func (f *Freshness) Wait(req ctrl.Request, version string, now time.Time) time.Duration {
-	v, ok := f.late.Load(req)
+	v, ok := f.stale.Load(req)
 	if !ok {
 		return 0
 	}
 	r, _ := v.(replaced)
-	if r.met == 0 || r.since.After(now) { // The clock may have been set back.
+	if r.checks == 0 || r.since.After(now) { // The clock may have been set back.
 		r.since = now
 	}
-	if !r.covers(version) || now.Sub(r.since) >= longestLate {
-		f.late.Delete(req)
+	if !r.covers(version) || now.Sub(r.since) >= maxStaleTime {
+		f.stale.Delete(req)
 		return 0
 	}
-	wait := min(QuietRetry<<min(r.met, 10), longestQuiet)
-	r.met++
-	f.late.Store(req, r)
+	wait := min(QuietRetry<<min(r.checks, 10), maxStaleRecheck)
+	r.checks++
+	f.stale.Store(req, r)
 	return wait
 }
 
 // Generation records the generation that was read. A new generation ends the back-off.
 func (f *Freshness) Generation(req ctrl.Request, generation int64) {
 	if was, ok := f.generations.Swap(req, generation); ok && was != generation {
-		f.refused.Delete(req)
+		f.conflicted.Delete(req)
 	}
 }
 
 // Meet returns the result of a reconcile that ended with err. A conflict is retried after a back-off, without
-// an error. After quietRefusals in a row it is returned as an error. Suppressed writes are ignored and not
+// an error. After maxSilentConflicts in a row it is returned as an error. Suppressed writes are ignored and not
 // retried.
 func (f *Freshness) Meet(req ctrl.Request, now time.Time, err error) (ctrl.Result, error) {
 	err = actuate.IgnoreSuppressed(err)
 	if err == nil {
-		f.refused.Delete(req)
+		f.conflicted.Delete(req)
 	}
 	if !apierrors.IsConflict(err) {
 		return ctrl.Result{}, err
 	}
-	v, _ := f.refused.Load(req)
-	r, _ := v.(refusals)
-	wait := min(QuietRetry<<min(r.count, 20), f.longest())
-	r = refusals{count: r.count + 1, until: now.Add(wait)}
-	f.refused.Store(req, r)
-	if r.count > quietRefusals {
+	v, _ := f.conflicted.Load(req)
+	r, _ := v.(conflicts)
+	wait := min(QuietRetry<<min(r.count, 20), f.maxBackoff())
+	r = conflicts{count: r.count + 1, until: now.Add(wait)}
+	f.conflicted.Store(req, r)
+	if r.count > maxSilentConflicts {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-func (f *Freshness) longest() time.Duration {
-	if f.Longest > 0 {
-		return f.Longest
+func (f *Freshness) maxBackoff() time.Duration {
+	if f.MaxBackoff > 0 {
+		return f.MaxBackoff
 	}
-	return longestRetry
+	return maxRetry
 }
 
 // Wrote records the version that a reconcile read and the version that it wrote.
 func (f *Freshness) Wrote(req ctrl.Request, read, now string) {
 	if read != now {
-		f.late.Store(req, replaced{version: read, last: now})
+		f.stale.Store(req, replaced{version: read, last: now})
 	}
 }
 
 // Late records that a version has been replaced, and with it every earlier version.
 func (f *Freshness) Late(req ctrl.Request, version string) {
-	f.late.Store(req, replaced{version: version})
+	f.stale.Store(req, replaced{version: version})
 }
 
 // Forget drops the state of a deleted object.
 func (f *Freshness) Forget(req ctrl.Request) {
-	f.late.Delete(req)
-	f.refused.Delete(req)
+	f.stale.Delete(req)
+	f.conflicted.Delete(req)
 	f.generations.Delete(req)
 }

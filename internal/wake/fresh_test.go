@@ -126,7 +126,7 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 }
 
 func TestAConflictOfTheLaneIsBounded(t *testing.T) {
-	f := wake.Freshness{Longest: time.Second}
+	f := wake.Freshness{MaxBackoff: time.Second}
 	var req ctrl.Request
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	conflict := apierrors.NewConflict(schema.GroupResource{}, "box", nil)

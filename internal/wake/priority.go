@@ -22,7 +22,7 @@ const first = 100
 func PrioritizeUrgent(h handler.EventHandler, urgent func(client.Object) bool) handler.EventHandler {
 	queueFor := func(q queue, obj client.Object) queue {
 		if p, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok && obj != nil && urgent(obj) {
-			return ahead{p}
+			return firstQueue{p}
 		}
 		return q
 	}
@@ -40,16 +40,16 @@ func PrioritizeUrgent(h handler.EventHandler, urgent func(client.Object) bool) h
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// ahead is a queue that adds every request with the priority first.
-type ahead struct {
+// firstQueue is a queue that adds every request with the priority first.
+type firstQueue struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
 }
 
 // Add implements workqueue.TypedInterface.
-func (q ahead) Add(req ctrl.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, req) }
+func (q firstQueue) Add(req ctrl.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, req) }
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
-func (q ahead) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
+func (q firstQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
 	o.Priority = new(first)
 	q.PriorityQueue.AddWithOpts(o, requests...)
 }

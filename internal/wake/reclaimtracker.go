@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// longestRush is the maximum time for which the report on one owner's request is delayed for other owners.
-	longestRush = time.Minute
-	// rushLook is the interval of checks whether the delay is over. No event ends it, and a check makes no API
+	// maxReportDelay is the maximum time for which the report on one owner's request is delayed for other owners.
+	maxReportDelay = time.Minute
+	// reportRecheck is the interval of checks whether the delay is over. No event ends it, and a check makes no API
 	// request.
-	rushLook = time.Second
+	reportRecheck = time.Second
 )
 
 // ReclaimTracker tracks the owners' requests that are being served, and the ones that cannot be served. While several
@@ -38,11 +38,11 @@ func (r *ReclaimTracker) Serve() (done func()) {
 
 // Wait returns how long other work on a machine is delayed, zero if it is not. asked has the instants at which
 // its owner requested it, in order.
-func (r *ReclaimTracker) Wait(asked []time.Time, now time.Time) time.Duration {
+func (r *ReclaimTracker) Wait(requestedAt []time.Time, now time.Time) time.Duration {
 	if r == nil || r.owners.Load() < 2 {
 		return 0
 	}
-	return min(Remaining(longestRush, asked, now), rushLook)
+	return min(Remaining(maxReportDelay, requestedAt, now), reportRecheck)
 }
 
 // Remaining returns how much of d is left since the last instant. It returns zero without an instant, and for an

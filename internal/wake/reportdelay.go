@@ -17,7 +17,7 @@ type ReportDelay struct {
 }
 
 // Until returns the end of a delay of the given length, counted from the first call.
-func (d *ReportDelay) Until(req ctrl.Request, patience time.Duration, now time.Time) time.Time {
+func (d *ReportDelay) Until(req ctrl.Request, delay time.Duration, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.since == nil {
@@ -28,7 +28,7 @@ func (d *ReportDelay) Until(req ctrl.Request, patience time.Duration, now time.T
 		begun = now
 		d.since[req] = begun
 	}
-	return begun.Add(patience)
+	return begun.Add(delay)
 }
 
 // Over ends the delay: the state is reported, or does not differ any more.

@@ -9,14 +9,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// firstRetry and longestRetry are the limits of the back-off after a failure.
+// firstRetry and maxRetry are the limits of the back-off after a failure.
 const (
-	firstRetry   = time.Second
-	longestRetry = 5 * time.Minute
+	firstRetry = time.Second
+	maxRetry   = 5 * time.Minute
 )
 
 // Backoff returns the rate limiter for failed reconciles. All controllers use it except the one for emergency
 // reclaims.
 func Backoff() workqueue.TypedRateLimiter[ctrl.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, longestRetry)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, maxRetry)
 }

@@ -23,7 +23,7 @@ type stall struct{ class, why string }
 
 // RecordStuck records why a requested machine is not removed. news reports whether the class is new. The first text
 // of a class stays, because later errors differ only in details that the API server adds.
-func (r *ReclaimTracker) RecordStuck(req ctrl.Request, class, why string) (news bool) {
+func (r *ReclaimTracker) RecordStuck(req ctrl.Request, class, why string) (isNew bool) {
 	if r == nil {
 		return false
 	}
@@ -36,7 +36,7 @@ func (r *ReclaimTracker) RecordStuck(req ctrl.Request, class, why string) (news 
 		r.stalls.known = map[ctrl.Request]stall{}
 	}
 	r.stalls.known[req] = stall{class, why}
-	r.stalls.wake(req)
+	r.stalls.enqueue(req)
 	return true
 }
 
@@ -49,7 +49,7 @@ func (r *ReclaimTracker) ClearStuck(req ctrl.Request) {
 	defer r.stalls.mu.Unlock()
 	if _, known := r.stalls.known[req]; known {
 		delete(r.stalls.known, req)
-		r.stalls.wake(req)
+		r.stalls.enqueue(req)
 	}
 }
 
@@ -79,7 +79,7 @@ func (r *ReclaimTracker) Stalls() source.Source {
 	})
 }
 
-func (s *stalls) wake(req ctrl.Request) {
+func (s *stalls) enqueue(req ctrl.Request) {
 	if s.queue != nil {
 		s.queue.Add(req)
 	}

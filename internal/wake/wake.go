@@ -104,11 +104,11 @@ func (m Mapper) OfNode(ctx context.Context, cluster client.ObjectKey, node clien
 			found = append(found, OfChild(ctx, machine)...)
 		}
 	}
-	return m.believing(ctx, cluster, node.GetName(), found)
+	return m.addByStatus(ctx, cluster, node.GetName(), found)
 }
 
-// believing adds the ScheduledMachines of a Cluster that have the Node in their status.
-func (m Mapper) believing(ctx context.Context, cluster client.ObjectKey, node string, found []ctrl.Request) []ctrl.Request {
+// addByStatus adds the ScheduledMachines of a Cluster that have the Node in their status.
+func (m Mapper) addByStatus(ctx context.Context, cluster client.ObjectKey, node string, found []ctrl.Request) []ctrl.Request {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingFields{NodeIndex: node}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of Node", "Node", node)

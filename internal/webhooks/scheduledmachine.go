@@ -60,7 +60,7 @@ func (w *ScheduledMachine) Handler(scheme *runtime.Scheme) http.Handler {
 func (w *ScheduledMachine) ValidateCreate(ctx context.Context, m *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
 	ctx, cancel := context.WithTimeout(ctx, forKinds)
 	defer cancel()
-	errs, warnings := w.judge(ctx, m)
+	errs, warnings := w.validate(ctx, m)
 	return warnings, invalid(m, errs)
 }
 
@@ -72,12 +72,12 @@ func (w *ScheduledMachine) ValidateUpdate(ctx context.Context, old, m *v1alpha1.
 	}
 	ctx, cancel := context.WithTimeout(ctx, forKinds)
 	defer cancel()
-	before, _ := w.judge(ctx, old)
+	before, _ := w.validate(ctx, old)
 	known := sets.New[string]()
 	for _, e := range before {
 		known.Insert(e.Error())
 	}
-	after, warnings := w.judge(ctx, m)
+	after, warnings := w.validate(ctx, m)
 	var errs field.ErrorList
 	for _, e := range after {
 		if !known.Has(e.Error()) {
@@ -96,8 +96,8 @@ func (*ScheduledMachine) ValidateDelete(context.Context, *v1alpha1.ScheduledMach
 	return nil, nil
 }
 
-// judge returns the errors of m, and warnings for valid values that are rarely intended.
-func (w *ScheduledMachine) judge(ctx context.Context, m *v1alpha1.ScheduledMachine) (field.ErrorList, admission.Warnings) {
+// validate returns the errors of m, and warnings for valid values that are rarely intended.
+func (w *ScheduledMachine) validate(ctx context.Context, m *v1alpha1.ScheduledMachine) (field.ErrorList, admission.Warnings) {
 	errs, warnings := validation.ScheduledMachine(m), validation.Warnings(m)
 	for _, k := range validation.Kinds(&m.Spec, field.NewPath("spec")) {
 		if slices.ContainsFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, k.Path.String()) }) {

@@ -27,9 +27,9 @@ import (
 // for an admission webhook.
 const Deadline = 30 * time.Second
 
-// patience is after how many deadlines a worker counts as stuck. A reconcile that honours its context ends much
+// stuckAfter is after how many deadlines a worker counts as stuck. A reconcile that honours its context ends much
 // earlier.
-const patience = 2
+const stuckAfter = 2
 
 // A Watch tracks what the workers of all controllers are doing. It is safe for concurrent use.
 type Watch struct {
@@ -74,7 +74,7 @@ func (w *Watch) Check(*http.Request) error {
 	now := w.clock.Now()
 	var stuck []string
 	for k, since := range w.busy {
-		if took := now.Sub(since); took > patience*k.deadline {
+		if took := now.Sub(since); took > stuckAfter*k.deadline {
 			stuck = append(stuck, fmt.Sprintf("%s has been at %s for %s", k.controller, k.req, took.Round(time.Second)))
 		}
 	}

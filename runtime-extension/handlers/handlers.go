@@ -21,12 +21,12 @@ import (
 func All(reader client.Reader, c clock.PassiveClock, clusterIndex string) []server.Handler {
 	life := &lifecycle.Handlers{Reader: reader, Clock: c, ClusterIndex: clusterIndex}
 	// With Ignore, an outage of 5-Spot does not block any Cluster.
-	const courtesy = runtimehooksv1.FailurePolicyIgnore
+	const failurePolicy = runtimehooksv1.FailurePolicyIgnore
 	return []server.Handler{
-		{Name: "before-cluster-delete", Hook: runtimehooksv1.BeforeClusterDelete, Func: life.BeforeClusterDelete, FailurePolicy: courtesy},
-		{Name: "before-cluster-upgrade", Hook: runtimehooksv1.BeforeClusterUpgrade, Func: life.BeforeClusterUpgrade, FailurePolicy: courtesy},
-		{Name: "before-workers-upgrade", Hook: runtimehooksv1.BeforeWorkersUpgrade, Func: life.BeforeWorkersUpgrade, FailurePolicy: courtesy},
-		{Name: "after-control-plane-initialized", Hook: runtimehooksv1.AfterControlPlaneInitialized, Func: life.AfterControlPlaneInitialized, FailurePolicy: courtesy},
+		{Name: "before-cluster-delete", Hook: runtimehooksv1.BeforeClusterDelete, Func: life.BeforeClusterDelete, FailurePolicy: failurePolicy},
+		{Name: "before-cluster-upgrade", Hook: runtimehooksv1.BeforeClusterUpgrade, Func: life.BeforeClusterUpgrade, FailurePolicy: failurePolicy},
+		{Name: "before-workers-upgrade", Hook: runtimehooksv1.BeforeWorkersUpgrade, Func: life.BeforeWorkersUpgrade, FailurePolicy: failurePolicy},
+		{Name: "after-control-plane-initialized", Hook: runtimehooksv1.AfterControlPlaneInitialized, Func: life.AfterControlPlaneInitialized, FailurePolicy: failurePolicy},
 		// Cluster API calls these only if a ClusterClass names them.
 		{Name: "discover-variables", Hook: runtimehooksv1.DiscoverVariables, Func: topologymutation.DiscoverVariables},
 		{Name: "validate-topology", Hook: runtimehooksv1.ValidateTopology, Func: topologymutation.ValidateTopology},

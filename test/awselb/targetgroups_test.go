@@ -178,7 +178,7 @@ func TestGroupsOfTheRegionAreFound(t *testing.T) {
 	if calls := awselb.Count(s.Calls()); calls["DescribeTargetHealth"] != 1 {
 		t.Errorf("a Node without an instance ID is looked for where it can be: %v", calls)
 	}
-	if found, err := d.Discover(t.Context(), balancer.Node{Name: "box", ProviderID: "libvirt:///i-0123456789abcdef0"}); len(found) != 0 || !errors.Is(err, balancer.ErrNameless) {
+	if found, err := d.Discover(t.Context(), balancer.Node{Name: "box", ProviderID: "libvirt:///i-0123456789abcdef0"}); len(found) != 0 || !errors.Is(err, balancer.ErrNoIdentity) {
 		t.Errorf("%v, %v", found, err)
 	}
 	if calls := s.Calls(); len(calls) != 0 {

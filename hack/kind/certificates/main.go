@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// patience is the time between an error and the next try.
-const patience = time.Second
+// retryDelay is the time between an error and the next try.
+const retryDelay = time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -61,7 +61,7 @@ func run(ctx context.Context) error {
 		}
 		if err := pass(ctx, client); err != nil {
 			slog.Error("Looking at certificates", "err", err)
-			time.AfterFunc(patience, notify)
+			time.AfterFunc(retryDelay, notify)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 )
 
-// longestMessage bounds the message about an invalid value in a condition of the Cluster, in bytes.
-const longestMessage = 4096
+// maxMessage bounds the message about an invalid value in a condition of the Cluster, in bytes.
+const maxMessage = 4096
 
 // DiscoverVariables returns the schema of the variable.
 func DiscoverVariables(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest, response *runtimehooksv1.DiscoverVariablesResponse) {
@@ -48,7 +48,7 @@ func ValidateTopology(_ context.Context, request *runtimehooksv1.ValidateTopolog
 		messages = append(messages, e.Error())
 	}
 	response.SetStatus(runtimehooksv1.ResponseStatusFailure)
-	response.SetMessage(clip.To(strings.Join(messages, "; "), longestMessage))
+	response.SetMessage(clip.To(strings.Join(messages, "; "), maxMessage))
 }
 
 func valueOf(variables []runtimehooksv1.Variable, name string) (value []byte, found bool) {

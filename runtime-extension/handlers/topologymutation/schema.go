@@ -76,12 +76,12 @@ func array(description string, most int64, items clusterv1.JSONSchemaProps) clus
 }
 
 // text returns the schema of a string that is not empty.
-func text(description string, longest int64, pattern string) clusterv1.JSONSchemaProps {
-	return clusterv1.JSONSchemaProps{Type: "string", Description: description, MinLength: new(int64(1)), MaxLength: &longest, Pattern: pattern}
+func text(description string, maxLength int64, pattern string) clusterv1.JSONSchemaProps {
+	return clusterv1.JSONSchemaProps{Type: "string", Description: description, MinLength: new(int64(1)), MaxLength: &maxLength, Pattern: pattern}
 }
 
-func texts(description string, most, longest int64) clusterv1.JSONSchemaProps {
-	item := clusterv1.JSONSchemaProps{Type: "string", MinLength: new(int64(1)), MaxLength: &longest}
+func texts(description string, most, maxLength int64) clusterv1.JSONSchemaProps {
+	item := clusterv1.JSONSchemaProps{Type: "string", MinLength: new(int64(1)), MaxLength: &maxLength}
 	return array(description, most, item)
 }
 
