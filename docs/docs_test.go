@@ -270,7 +270,7 @@ func TestDecisionsAreListed(t *testing.T) {
 	}
 }
 
-// TestExamplesAreCompiled compares programs with those that are compiled and run.
+// TestExamplesAreCompiled compares programs with the ones that are compiled and run.
 func TestExamplesAreCompiled(t *testing.T) {
 	page := read(t, "docs/extensions.md")
 	_, program, _ := strings.Cut(read(t, "test/drainer/drainer.go"), "\n\n")

@@ -36,12 +36,12 @@ var (
 	grouping  = regexp.MustCompile(`by \(([^)]*)\)`)
 )
 
-// attachmentPhases are those of a Node with a LoadBalancer.
+// attachmentPhases are the phases of a Node with a LoadBalancer.
 var attachmentPhases = []expv1.AttachmentPhase{
 	expv1.PhasePending, expv1.PhaseHeld, expv1.PhaseDraining, expv1.PhaseDetached, expv1.PhaseUnknown, expv1.PhaseAttaching,
 }
 
-// declared returns the labels of every metric, those of histograms by their series.
+// declared returns the labels of every metric; histograms have one entry per series.
 func declared(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}

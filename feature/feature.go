@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package feature has the feature gates of 5-Spot. They are set beside those of Cluster API,
-// with the same flag.
+// Package feature has the feature gates of 5-Spot. They share a flag with the feature gates of Cluster API.
 package feature
 
 import (
@@ -16,7 +15,7 @@ const NodeDetach featuregate.Feature = "NodeDetach"
 // EvictionGuard has pods that an operator moves leave a Node by its operator's hand.
 const EvictionGuard featuregate.Feature = "EvictionGuard"
 
-// Gates tells what is on. It must not be asked before the flags are read.
+// Gates reports which features are enabled. Do not use it before the flags are parsed.
 var Gates featuregate.FeatureGate = feature.MutableGates
 
 func init() {

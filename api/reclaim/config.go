@@ -13,8 +13,8 @@ import (
 const (
 	// DefaultPollInterval applies if a [Config] has no PollInterval.
 	DefaultPollInterval = 250 * time.Millisecond
-	// MaxPollInterval bounds PollInterval, against a mistake in its unit. A longer interval would be useless to an
-	// owner who waits for the machine.
+	// MaxPollInterval bounds PollInterval, against a mistake in its unit. A longer interval would be useless to a
+	// waiting owner.
 	MaxPollInterval = time.Minute
 )
 

@@ -129,7 +129,7 @@ type NodeTaint struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$')",message="must consist of letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
 	Value string `json:"value,omitempty"`
 
-	// effect on pods that do not tolerate the taint. NoExecute evicts those that run.
+	// effect on pods that do not tolerate the taint. NoExecute also evicts running pods.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
@@ -217,8 +217,8 @@ type ScheduledMachineSpec struct {
 	Priority *int32 `json:"priority,omitempty"`
 
 	// gracefulShutdownTimeout is the whole budget of a graceful departure, drain
-	// included: a whole number followed by s, m or h, at most 24h. Then the rest of the
-	// drain and of the volume wait is skipped.
+	// included: a whole number followed by s, m or h, at most 24h. After that, the
+	// remaining drain and volume wait are skipped.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:MaxLength=32

@@ -70,7 +70,7 @@ func changes(t *testing.T) map[string]func(*v1alpha1.ScheduledMachine) {
 	return all
 }
 
-// TestSchemaAndValidationAgree asks the API server, which knows the schema only.
+// TestSchemaAndValidationAgree compares with the API server, which applies the schema only.
 func TestSchemaAndValidationAgree(t *testing.T) {
 	namespace := server.Namespace(t)
 	refused := 0

@@ -15,6 +15,6 @@ import (
 //go:embed *.yaml crd/*.yaml
 var files embed.FS
 
-// Objects returns the objects in the order in which they are to be installed. They
+// Objects returns the objects in the order of their installation. They
 // belong to the caller.
 func Objects() ([]*unstructured.Unstructured, error) { return manifests.Read(files) }

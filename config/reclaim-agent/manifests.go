@@ -24,7 +24,7 @@ var files embed.FS
 //go:embed poll/daemonset.yaml
 var polling []byte
 
-// Objects returns the objects in the order in which they are to be installed. They
+// Objects returns the objects in the order of their installation. They
 // belong to the caller.
 func Objects() ([]*unstructured.Unstructured, error) { return manifests.Read(files) }
 

@@ -90,7 +90,7 @@ type Watcher interface {
 	Watch(obj client.Object) error
 }
 
-// Reconcile moves one ScheduledMachine one step towards what its schedule asks. It returns no error of a step: after an
+// Reconcile moves one ScheduledMachine one step towards its desired state. It returns no error of a step: after an
 // error, controller-runtime ignores RequeueAfter and backs off for up to 1000 s, past the edge of a window. Backoff
 // retries after 1 s to 5 min, or at the edge if that is sooner.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {

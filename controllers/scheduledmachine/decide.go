@@ -31,7 +31,7 @@ func (r *Reconciler) reserveAndDecide(ctx context.Context, s *scope, now time.Ti
 		}
 		return d, nil
 	}
-	if r.hosts.Take(claim, s.host.own.Wants, now) {
+	if r.hosts.Take(claim, s.host.mine.Wants, now) {
 		return d, nil
 	}
 	if err := r.observeHost(ctx, s); err != nil {

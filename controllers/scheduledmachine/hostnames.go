@@ -105,8 +105,8 @@ func address(host string, port any) string {
 	return fmt.Sprintf("%s:%v", host, port)
 }
 
-// parseIDs parses names that hosts.ID.String wrote.
-func (n namer) parseIDs(words []string) []hosts.ID {
+// ofWords parses names that hosts.ID.String wrote.
+func (n namer) ofWords(words []string) []hosts.ID {
 	var ids []hosts.ID
 	for _, word := range words {
 		kind, value, _ := strings.Cut(word, " ")
@@ -142,7 +142,7 @@ func specHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	n := namer{sm, children.InfrastructureOf(sm).Kind().GroupKind()}
 	if cloned(sm) {
 		if st := sm.Status.Host; st != nil && len(st.Wanted) > 0 && st.Wanted[0] == source(sm) {
-			return n.parseIDs(st.Wanted[1:])
+			return n.ofWords(st.Wanted[1:])
 		}
 		return nil
 	}
@@ -168,8 +168,8 @@ func source(sm *v1alpha1.ScheduledMachine) string {
 	return "kind " + children.InfrastructureOf(sm).Kind().GroupKind().String()
 }
 
-// formatIDs returns the source and the names, as status.host.wanted stores them.
-func formatIDs(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) []string {
+// inWords returns the source and the names, as status.host.wanted stores them.
+func inWords(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) []string {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -189,8 +189,8 @@ func sameHost(sm *v1alpha1.ScheduledMachine, a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// withoutProviderIDs removes provider IDs: the provider of a clone sets them, not the template.
-func withoutProviderIDs(ids []hosts.ID) []hosts.ID {
+// byAuthor removes provider IDs: the provider of a clone sets them, not the template.
+func byAuthor(ids []hosts.ID) []hosts.ID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id hosts.ID) bool { return id.Kind == hosts.ProviderID })
 }
 
@@ -200,7 +200,7 @@ func since(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) time.Time {
 	st := sm.Status
 	isNew := st.ObservedGeneration == 0 && sm.Generation <= 1 // It is new, or its status was lost, as in clusterctl move.
 	switch {
-	case st.Host != nil && st.Host.Since != nil && sameHost(sm, st.Host.Wanted, formatIDs(sm, ids)):
+	case st.Host != nil && st.Host.Since != nil && sameHost(sm, st.Host.Wanted, inWords(sm, ids)):
 		return st.Host.Since.Time
 	case st.Host == nil && !cloned(sm) && (isNew || st.ObservedGeneration > 0 && st.ObservedGeneration == sm.Generation):
 		return sm.CreationTimestamp.Time // It is new, or its status is from a version that did not record it.
@@ -222,7 +222,7 @@ func statusHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	}
 	ids := n.id(hosts.ProviderID, st.ProviderID)
 	if st.Host != nil {
-		ids = slices.Concat(ids, n.parseIDs(st.Host.InUse))
+		ids = slices.Concat(ids, n.ofWords(st.Host.InUse))
 	}
 	if st.NodeRef != nil {
 		ids = slices.Concat(ids, n.id(hosts.NodeName, st.NodeRef.Name), n.id(hosts.MachineID, st.NodeRef.MachineID))

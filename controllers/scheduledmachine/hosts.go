@@ -21,49 +21,49 @@ import (
 type host struct {
 	hosts.Verdict
 
-	own hosts.Claim
+	mine hosts.Claim
 	// others are the claims of the other ScheduledMachines.
 	others []hosts.Claim
-	// request is a request of the host's owner that another ScheduledMachine received. requestsDigest is a digest of
-	// all such requests, empty if there are none.
-	request        v1alpha1.ReclaimRecord
+	// asked is a request of the host's owner that another ScheduledMachine received. requestsDigest is a digest of all
+	// such requests, empty if there are none.
+	asked          v1alpha1.ReclaimRecord
 	requestsDigest string
 }
 
 // observeHost lists the other ScheduledMachines that name the host, and judges the claims.
 func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 	now := r.Clock.Now()
-	s.host = host{own: s.claim(r.claims.of(s.scheduled).claim)}
-	taken := r.hosts.Taken(client.ObjectKeyFromObject(s.scheduled).String(), s.host.own.Wants, now)
-	s.host.own.Has = slices.Concat(s.host.own.Has, taken)
-	sharing, err := r.sharingHost(ctx, s.scheduled, s.host.own.IDs())
+	s.host = host{mine: s.claim(r.claims.of(s.scheduled).claim)}
+	taken := r.hosts.Taken(client.ObjectKeyFromObject(s.scheduled).String(), s.host.mine.Wants, now)
+	s.host.mine.Has = slices.Concat(s.host.mine.Has, taken)
+	sharing, err := r.sharingHost(ctx, s.scheduled, s.host.mine.IDs())
 	if err != nil {
 		return err
 	}
-	requested := map[client.ObjectKey]claim{}
+	said := map[client.ObjectKey]claim{}
 	for _, sm := range sharing {
 		c, err := r.claimOf(ctx, sm, now)
 		if err != nil {
 			return err
 		}
 		if c.request != "" {
-			requested[client.ObjectKeyFromObject(sm)] = c
+			said[client.ObjectKeyFromObject(sm)] = c
 		}
 		s.host.others = append(s.host.others, c.claim)
 	}
-	var reclaimed []hosts.Claim
-	if len(s.host.own.IDs()) > 0 {
-		if reclaimed, err = r.reclaimedClaims(ctx, s.scheduled, s.host.own.Since); err != nil {
+	var kept []hosts.Claim
+	if len(s.host.mine.IDs()) > 0 {
+		if kept, err = r.remembered(ctx, s.scheduled, s.host.mine.Since); err != nil {
 			return err
 		}
 	}
-	s.host.Verdict = hosts.Judge(s.host.own, slices.Concat(s.host.others, reclaimed))
+	s.host.Verdict = hosts.Judge(s.host.mine, slices.Concat(s.host.others, kept))
 	var requests []string
-	for _, c := range hosts.ReclaimedByOwner(s.host.own, s.host.others) {
-		by := requested[client.ObjectKey{Namespace: c.Namespace, Name: c.Name}]
-		requests = append(requests, by.request)
-		if s.host.request.Of == "" || c.Name < s.host.request.Of {
-			s.host.request = v1alpha1.ReclaimRecord{Reason: by.record.Reason, RequestedAt: by.record.RequestedAt, Of: c.Name}
+	for _, c := range hosts.ReclaimedByOwner(s.host.mine, s.host.others) {
+		who := said[client.ObjectKey{Namespace: c.Namespace, Name: c.Name}]
+		requests = append(requests, who.request)
+		if s.host.asked.Of == "" || c.Name < s.host.asked.Of {
+			s.host.asked = v1alpha1.ReclaimRecord{Reason: who.record.Reason, RequestedAt: who.record.RequestedAt, Of: c.Name}
 		}
 	}
 	s.host.requestsDigest = digest(requests)
@@ -132,7 +132,7 @@ func (s *scope) claim(c hosts.Claim) hosts.Claim {
 		spec, _ := infra.Object["spec"].(map[string]any)
 		c.Has = n.ofSpec(spec)
 		if cloned(sm) && children.InfrastructureOf(sm).MadeFrom(infra) {
-			c.Wants = withoutProviderIDs(c.Has)
+			c.Wants = byAuthor(c.Has)
 			c.Since = since(sm, c.Wants)
 		}
 	}
@@ -174,7 +174,7 @@ func (h host) second() bool { return h.Standing >= hosts.Second }
 
 // reportHost writes the names of the host, and since when the spec names it.
 func (s *scope) reportHost(now time.Time) {
-	h := v1alpha1.HostStatus{Wanted: formatIDs(s.scheduled, s.host.own.Wants)}
+	h := v1alpha1.HostStatus{Wanted: inWords(s.scheduled, s.host.mine.Wants)}
 	if infra := s.children.Infrastructure; infra != nil {
 		spec, _ := infra.Object["spec"].(map[string]any)
 		for _, id := range (namer{sm: s.scheduled}).ofSpec(spec) {
@@ -185,9 +185,9 @@ func (s *scope) reportHost(now time.Time) {
 	}
 	h.InUse = append(h.InUse, s.rejectedHostNames()...)
 	if len(h.Wanted) > 0 {
-		since := s.host.own.Since
+		since := s.host.mine.Since
 		if since.IsZero() {
-			since = hosts.After(s.host.own, s.host.others, now)
+			since = hosts.After(s.host.mine, s.host.others, now)
 		}
 		h.Since = new(metav1.NewTime(since.UTC().Truncate(time.Second)))
 	}
@@ -230,7 +230,7 @@ func (r *Reconciler) propagateReclaim(ctx context.Context, s *scope) (bool, erro
 		return false, nil
 	}
 	before := sm.DeepCopy()
-	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, s.host.request.String())
+	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, s.host.asked.String())
 	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.HostReclaimedAnnotation, s.host.requestsDigest)
 	err := r.Actuate.PatchLocked(ctx, sm, before)
 	switch {
@@ -240,6 +240,6 @@ func (r *Reconciler) propagateReclaim(ctx context.Context, s *scope) (bool, erro
 	case err != nil:
 		return false, fmt.Errorf("passing request of the host's owner on: %w", err)
 	}
-	r.announcePassedOn(sm, s.host.request)
+	r.announcePassedOn(sm, s.host.asked)
 	return true, nil
 }

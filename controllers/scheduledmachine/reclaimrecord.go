@@ -78,10 +78,10 @@ func hostNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName {
 	return names
 }
 
-// reclaimedClaims returns one claim for each ReclaimedMachine in the namespace of sm. It omits a ReclaimedMachine that
+// remembered returns one claim for each ReclaimedMachine in the namespace of sm. It omits a ReclaimedMachine that
 // is newer than since: sm received that request while both objects existed, and a person may have lent sm again. If sm
 // has never been reconciled, it lists from the API server, because sm may have been renamed just now.
-func (r *Reconciler) reclaimedClaims(ctx context.Context, sm *v1alpha1.ScheduledMachine, since time.Time) ([]hosts.Claim, error) {
+func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachine, since time.Time) ([]hosts.Claim, error) {
 	reader := r.Reader
 	if sm.Status.ObservedGeneration == 0 {
 		reader = r.Live

@@ -211,7 +211,7 @@ func TestASlowLoadBalancerIsTold(t *testing.T) {
 			go func() {
 				time.Sleep(time.Duration(2*i) * time.Second)
 				for n := int64(1000); ctx.Err() == nil; n-- {
-					a := w.attachment("ws-1") //nolint:contextcheck // It has that of the test.
+					a := w.attachment("ws-1") //nolint:contextcheck // It has the context of the test.
 					before := a.DeepCopy()
 					name := fmt.Sprint("other-", i)
 					found := false

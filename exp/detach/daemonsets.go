@@ -188,7 +188,7 @@ func replacements(recorded []expv1.ReplacedPod) (all []plan.Replacement) {
 	return all
 }
 
-// replaced converts replacements to the API type. It keeps the start time of those that are on record.
+// replaced converts replacements to the API type. It keeps the start time of recorded ones.
 func replaced(recorded []expv1.ReplacedPod, all []plan.Replacement, now metav1.Time) (pods []expv1.ReplacedPod) {
 	for _, r := range all {
 		p := expv1.ReplacedPod{PodUID: types.UID(r.Pod), Since: now}

@@ -277,7 +277,7 @@ func TestAPodThatComesBackInAnotherDrain(t *testing.T) {
 }
 
 // TestAPodThatComesBackAfterAnUncordonThatNoGuardSaw gets its whole deadline if Kubernetes tainted the Node after the
-// operator was asked.
+// pod was marked.
 func TestAPodThatComesBackAfterAnUncordonThatNoGuardSaw(t *testing.T) {
 	at := func(d time.Duration) corev1.Taint {
 		added := metav1.NewTime(began.Add(d))

@@ -594,8 +594,8 @@ func TestANodeThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestANodeIsCordonedAgain has a person who uncordons the Node while its machine leaves. The step must not treat the
-// pod as one on a healthy Node.
+// TestANodeIsCordonedAgain uncordons the Node while its machine leaves. The step must not treat the pod as one on a
+// healthy Node.
 func TestANodeIsCordonedAgain(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.pod("db-0", 0)

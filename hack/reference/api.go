@@ -53,7 +53,7 @@ type schema struct {
 }
 
 const hookIntro = `Group ` + "`5spot.finos.org`, version `v1alpha1`, kind `MachineDeletionHook`" + `, not namespaced: it
-registers an [extension](../extensions.md) that is asked before a Machine leaves.`
+registers an [extension](../extensions.md) that 5-Spot calls before a Machine leaves.`
 
 func apiPage(root string) (string, error) {
 	return kindPage(root, "5spot.finos.org_scheduledmachines", "ScheduledMachine", apiIntro)

@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 )
 
-const metricsIntro = "The manager serves its metrics, and those of controller-runtime and Cluster API's cluster\n" +
+const metricsIntro = "The manager serves its metrics, and the ones of controller-runtime and Cluster API's cluster\n" +
 	"cache, at `--diagnostics-address`; the agent serves its own at `--metrics-address`, and the\n" +
 	"eviction guard its own and controller-runtime's at `--metrics-addr`."
 

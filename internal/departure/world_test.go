@@ -37,7 +37,7 @@ type world struct {
 type farm struct {
 	machines   []*machine
 	remembered []time.Time // starts that the manager has recorded
-	departed   []time.Time // starts within departure.Patience that it has recorded
+	departed   []time.Time // starts within departure.Window that it has recorded
 	begun      []begun
 	most       int // maximum number of members so far
 }
@@ -193,7 +193,7 @@ func checkWhole(t *rapid.T, candidates []departure.Candidate, p departure.Plan) 
 	}
 }
 
-// checkOrder checks that in each lane no deferred candidate precedes one that starts.
+// checkOrder checks, for each lane, that no deferred candidate precedes one that starts.
 func checkOrder(t *rapid.T, fleet departure.Fleet, p departure.Plan) {
 	for _, w := range p.Deferred {
 		for _, a := range p.Admitted {

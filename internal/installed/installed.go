@@ -18,8 +18,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// A label of the objects that 5-Spot creates in a workload cluster. Only objects that the manager created have it. A
-// person who applies the same manifests owns the result.
+// A label of the objects that 5-Spot creates in a workload cluster. Only objects that the manager created have it, not
+// objects that a person created from the same manifests.
 const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "5spot"

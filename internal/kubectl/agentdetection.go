@@ -12,7 +12,7 @@ import (
 )
 
 // agentDetectionNotes returns notes on whether the agent detects the owner's programs. It returns none if no controller
-// has reported that for the machine, for example because its spec lists no programs.
+// has reported on the machine, for example because its spec lists no programs.
 func agentDetectionNotes(m *v1alpha1.ScheduledMachine, giveBack string) []string {
 	if c := conditions.Get(m, v1alpha1.WorkloadClusterReachableCondition); !reachable(m) && m.Status.MachineRef != nil {
 		return []string{notDetectingNote + giveBack, c.Message}

@@ -27,7 +27,7 @@ func newAudit(o Options) *cobra.Command {
 	a := auditOptions{output: tableFormat{text}, kinds: choiceOf(audit.Kinds), outcomes: choiceOf(audit.Outcomes)}
 	cmd := &cobra.Command{
 		Use:   "audit [FILE...]",
-		Short: "Read the manager's decision audit log: who took which machine, when and why",
+		Short: "Read the manager's decision audit log: which machine left, when, why, and on whose request",
 		Long: `Read the decision audit log of managers, as --audit-log writes it.
 
 Without FILE, and for -, standard input is read. Each action is printed once, when its

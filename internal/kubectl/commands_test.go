@@ -71,7 +71,7 @@ func TestPrintedCommandsExist(t *testing.T) {
 	}
 }
 
-// arguments returns the arguments of a command, without the rest of the sentence.
+// arguments returns the arguments of a command, without the remaining sentence.
 func arguments(command string) []string {
 	var args []string
 	for _, arg := range word.FindAllString(command, -1)[1:] {

@@ -27,7 +27,7 @@ func (e event) text(now time.Time) string {
 	return fmt.Sprintf("%s ago: %s: %s", duration.HumanDuration(now.Sub(e.At.Time)), e.Reason, e.Message)
 }
 
-// requestReasons are the reasons of Events about requests: who requested the machine, when, and what followed.
+// requestReasons are the reasons of Events about requests: the requester, the time, and the result.
 var requestReasons = []string{
 	v1alpha1.EmergencyReclaimEvent, v1alpha1.EmergencyReclaimStalledEvent, v1alpha1.EmergencySuppressedEvent,
 	v1alpha1.ReclaimRequestRefusedEvent, v1alpha1.ReclaimRequestStaleEvent, v1alpha1.RecordRejectedEvent, v1alpha1.LentAgainEvent,

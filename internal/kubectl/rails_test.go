@@ -177,7 +177,7 @@ func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 	}
 }
 
-// TestRailsNamesTheMissingPermission runs as a user who may not list one of the two kinds.
+// TestRailsNamesTheMissingPermission runs as a user without permission to list one of the two kinds.
 func TestRailsNamesTheMissingPermission(t *testing.T) {
 	t.Parallel()
 	refused := refusal(http.StatusForbidden, metav1.StatusReasonForbidden, `cannot list resource "machines" in the namespace "farm"`)

@@ -165,7 +165,7 @@ func readItems(items []json.RawMessage, apiVersion, itemKind string) ([]plan.Mac
 	return machines, errors.Join(errs...)
 }
 
-// manifest is the part of a ScheduledMachine that a plan needs. This program does not validate the rest.
+// manifest is the part of a ScheduledMachine that a plan needs. This program does not validate the other fields.
 type manifest struct {
 	Metadata struct {
 		Name         string `json:"name"`

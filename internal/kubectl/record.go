@@ -116,7 +116,7 @@ func offNow(m *v1alpha1.ScheduledMachine) string {
 }
 
 // removalDelayNotes returns the controllers' messages about what delays the removal of a machine. It omits messages
-// that told contains.
+// that shown contains.
 func removalDelayNotes(m *v1alpha1.ScheduledMachine, shown string) []string {
 	r, asked := requestOf(m)
 	removed := asked && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown

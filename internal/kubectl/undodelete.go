@@ -85,7 +85,7 @@ func (u *undoOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 	return errors.Join(errs...)
 }
 
-// names returns the ScheduledMachines of the Cluster that are being deleted, and those that have a backup, because an
+// names returns the ScheduledMachines of the Cluster that are being deleted or have a backup, because an
 // interrupted undo-delete may have removed them.
 func (u *undoOptions) names(ctx context.Context, c *cluster) ([]string, error) {
 	objects, err := c.list(ctx, c.namespace)

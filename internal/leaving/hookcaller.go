@@ -115,7 +115,7 @@ func (d *HookCaller) Look(q CallKey, version int64) Progress {
 }
 
 // StartCall queues a call and returns at once. It does nothing while a call for the same CallKey is open. The context
-// of ask ends when the CallKey is dropped, when Look requests a new version of the step, and at the end of the
+// of do ends when the CallKey is dropped, when Look requests a new version of the step, and at the end of the
 // HookCaller.
 func (d *HookCaller) StartCall(ctx context.Context, machine types.NamespacedName, q CallKey, version int64, do func(context.Context) Response) {
 	d.mu.Lock()

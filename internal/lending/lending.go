@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// ReportFor is how long the mark is reported: long enough for a person who checks once a day.
+// ReportFor is how long the mark is reported: long enough for a daily check.
 const ReportFor = 24 * time.Hour
 
 // A Mark records that a tool lent a machine again. It is stored in an annotation, because the same write

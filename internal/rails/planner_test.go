@@ -21,7 +21,7 @@ type planner struct {
 	left    int
 	starts  []start
 	suspect bool
-	recent  []time.Time // the starts within departure.Patience
+	recent  []time.Time // the starts within departure.Window
 }
 
 type start struct {

@@ -19,7 +19,7 @@ const ZoneDatabase = "2025c"
 // for future names.
 const MaxZoneBytes = 64
 
-// zoneinfo is carried in this package because time.LoadLocation asks, in this
+// zoneinfo is carried in this package because time.LoadLocation searches, in this
 // order, $ZONEINFO, the host, the Go installation, and only then time/tzdata.
 // Two managers, and kubectl 5spot on a person's computer, must agree on when a window opens. New rules of a
 // country need a new release of 5-Spot. The file, 400 KiB, is the one of Go, byte for byte, and a test compares it.

@@ -22,11 +22,10 @@ type side struct {
 	name      string
 	spec, ref string
 	groups    []string
-	// word ends every kind of this side that a Machine may refer to, and is not all of
-	// it. The manager may create any kind of the groups, which include credentials of a cloud
-	// (AWSClusterStaticIdentity) and join tokens (JoinTokenRequest); an author may not. No label or field of a CRD
-	// tells these from machines, so the name decides. The schema and the webhook have the same rule, so it has no
-	// option.
+	// word ends every kind of this side that a Machine may refer to, and is not all of it. The manager may create any
+	// kind of the groups, which include credentials of a cloud (AWSClusterStaticIdentity) and join tokens
+	// (JoinTokenRequest); an author may not. No label or field of a CRD distinguishes these from machines, so the name
+	// decides. The schema and the webhook have the same rule, so it has no option.
 	word    string
 	example string
 }

@@ -36,8 +36,8 @@ func (r *ReclaimTracker) Serve() (done func()) {
 	return func() { r.owners.Add(-1) }
 }
 
-// Wait returns how long other work on a machine is delayed, zero if it is not. asked has the instants at which
-// its owner requested it, in order.
+// Wait returns how long other work on a machine is delayed, zero if it is not. requestedAt has the instants at
+// which its owner requested it, in order.
 func (r *ReclaimTracker) Wait(requestedAt []time.Time, now time.Time) time.Duration {
 	if r == nil || r.owners.Load() < 2 {
 		return 0

@@ -55,8 +55,8 @@ func refuse(w http.ResponseWriter, r *http.Request, uid types.UID) {
 	}
 }
 
-// uidOf reads request.uid from the start of an AdmissionReview, however deep the rest is. It is empty if there
-// is none.
+// uidOf reads request.uid from the start of an AdmissionReview, however deeply the other fields are nested. It is
+// empty if there is none.
 func uidOf(body []byte) types.UID {
 	d := json.NewDecoder(bytes.NewReader(body))
 	if !enter(d, "request") || !enter(d, "uid") {

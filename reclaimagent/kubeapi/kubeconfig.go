@@ -57,7 +57,7 @@ type userEntry struct {
 // FromKubeconfig returns a client for the current context of the file. It supports client certificates and tokens, by
 // value or by file. It rejects exec plugins, auth providers and passwords, which need code that the agent does without.
 func FromKubeconfig(path string, o Options) (*Client, error) {
-	raw, err := os.ReadFile(path) //nolint:gosec // named by who starts the agent
+	raw, err := os.ReadFile(path) //nolint:gosec // an argument of the agent
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}

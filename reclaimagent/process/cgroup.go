@@ -16,8 +16,8 @@ const containerID = 64
 // names: below sessions, services and scopes, ordinary users can choose names.
 //
 // initCgroup is the cgroup file of process 1. If the whole node is a container (kind), all paths start with its path,
-// and only the rest counts. If the agent has its own cgroup namespace, paths outside of its container start with "..",
-// for process 1 as well.
+// and only the remaining path counts. If the agent has its own cgroup namespace, paths outside of its container start
+// with "..", for process 1 as well.
 func contained(cgroup, initCgroup []byte) bool {
 	for line := range bytes.Lines(cgroup) {
 		hierarchy, path := cutPath(line)

@@ -36,7 +36,7 @@ func Open(path string) (*Table, error) {
 }
 
 // dirRoot reads below an open directory by system calls alone, without an
-// allocation per process: on a busy machine it is asked thousands of times a
+// allocation per process: on a busy machine it is called thousands of times a
 // second. Calls that never block are raw system calls. Go's monitor thread wakes for each call that the runtime knows
 // of and checks after 20 us whether it blocks. Wake-ups for each process that starts, with the runtime and raw: 0.39 to
 // 0.45 and 0.24; beside a compiler 5.4 to 5.8 and 1.0 (make bench BENCH='--only agent --goals G5', goal 0.3). A call

@@ -83,7 +83,7 @@ const (
 	whatComm = 0x200
 )
 
-// Parse decodes the first message of a datagram and returns the remaining bytes in rest. After an error, rest is empty,
+// Parse decodes the first message of a datagram and returns the remaining bytes. After an error, remaining is empty,
 // because the datagram is not usable.
 func Parse(b []byte) (e Event, remaining []byte, err error) {
 	if len(b) < headerSize {

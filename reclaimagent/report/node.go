@@ -35,7 +35,7 @@ func (n *node) requested() bool { return reclaim.Requested(n.Metadata.Annotation
 
 // ReadMachineID returns the machine ID in the file at path, without white space. A missing or blank file is an error.
 func ReadMachineID(path string) (string, error) {
-	raw, err := os.ReadFile(path) //nolint:gosec // named by who starts the agent
+	raw, err := os.ReadFile(path) //nolint:gosec // an argument of the agent
 	if err != nil {
 		return "", fmt.Errorf("reading machine id: %w", err)
 	}

@@ -45,8 +45,8 @@ type StateReporter struct {
 	changed chan struct{}
 }
 
-// NewStateReporter returns a StateReporter. Run calls told from its goroutine, with true if the annotation is current
-// and the agent is not blind, else with false.
+// NewStateReporter returns a StateReporter. Run calls onWritten from its goroutine, with true if the annotation is
+// current and the agent is not blind, else with false.
 func NewStateReporter(o Options, onWritten func(bool)) *StateReporter {
 	return &StateReporter{r: New(o), onWritten: onWritten, changed: make(chan struct{}, 1)}
 }
@@ -117,8 +117,8 @@ func (t *StateReporter) Run(ctx context.Context) {
 	}
 }
 
-// reconcile writes the state and returns the delay until the next check. If the server does not answer, told is not
-// called, because the annotation is unknown.
+// reconcile writes the state and returns the delay until the next check. If the server does not answer, onWritten is
+// not called, because the annotation is unknown.
 func (t *StateReporter) reconcile(ctx context.Context, backoff *retry.Backoff, log *failureLog) time.Duration {
 	s := t.current()
 	err := t.writeState(ctx, s)

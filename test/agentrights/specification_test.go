@@ -218,7 +218,7 @@ type call struct {
 	allowed    bool
 }
 
-// calls are the rest of the specification, for every token: RBAC decides.
+// calls are the remaining specification, for every token: RBAC decides.
 func calls() []call {
 	var out []call
 	add := func(allowed bool, path string, verbs ...string) {

@@ -267,7 +267,7 @@ func TestAGroupThatNeverWas(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// leave drains places until all are out, as a caller does: it only sends those that are Attached. It returns how often
+// leave drains places until all are out, as a caller does: it only sends Attached ones. It returns how often
 // it was throttled.
 func leave(t *testing.T, d balancer.Driver, places []balancer.Membership, wait func()) (throttled int) {
 	t.Helper()

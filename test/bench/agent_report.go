@@ -121,7 +121,7 @@ func (a *agentBench) resident(ctx context.Context, program string) (float64, err
 	case <-s.patched:
 	case <-ctx.Done():
 		return 0, ctx.Err()
-	case <-time.After(patienceReady): //nolint:forbidigo // nothing else tells
+	case <-time.After(patienceReady): //nolint:forbidigo // no event marks the end
 		return 0, fmt.Errorf("no report: %s", c.tail())
 	}
 	if err := pause(ctx, time.Second); err != nil {

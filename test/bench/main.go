@@ -189,7 +189,7 @@ func (o *options) chosen() []section {
 // equipped returns an error if a program of the plane is missing.
 func (o *options) equipped() error {
 	for _, program := range []string{filepath.Join(o.bin, "manager"), filepath.Join(plane.DefaultBin(), "kube-apiserver")} {
-		if _, err := os.Stat(program); err != nil { //nolint:gosec // named by who runs this
+		if _, err := os.Stat(program); err != nil { //nolint:gosec // an argument of this program
 			return fmt.Errorf("programs are missing: run `make build plane-binaries`, or `make bench`, which does: %w", err)
 		}
 	}

@@ -103,5 +103,5 @@ func tiny() (code, error) {
 
 // writeTiny writes a program of these instructions.
 func (c code) writeTiny(path string, instructions []byte) error {
-	return os.WriteFile(path, elf(c.machine, instructions), 0o700) //nolint:gosec // it is to be run
+	return os.WriteFile(path, elf(c.machine, instructions), 0o700) //nolint:gosec // an executable
 }

@@ -29,7 +29,7 @@ const (
 // A user has a clusterctl.yaml, and releases in a folder.
 type user struct {
 	t   *testing.T
-	ctx context.Context //nolint:containedctx // that of the one test it lives in
+	ctx context.Context //nolint:containedctx // the context of its one test
 	// plane is the plane of which the user is administrator.
 	plane      *plane.Plane
 	home, repo string

@@ -150,7 +150,7 @@ func (s *story) watchOver(ctx context.Context) (err error) {
 	s.say("reclaim-agent runs on this machine, pid %d: %s", s.agent.pid, s.agent.where)
 	s.say("reclaim-agent has read ConfigMap %s/%s", reclaim.Namespace, reclaim.ConfigMapName(nodeName))
 	select { // The kernel answers within a fifth of this, if it announces processes.
-	case <-time.After(time.Second): //nolint:forbidigo // for people, who see what comes
+	case <-time.After(time.Second): //nolint:forbidigo // a pause for the reader
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -56,8 +56,8 @@ func (d drainer) beforeMachineDelete(ctx context.Context, req *hooksv1.BeforeMac
 	}
 }
 
-// drain asks the load balancer to give a Node no new connections, and returns how many are
-// left. It can be asked again.
+// drain makes the load balancer send no new connections to a Node, and returns how many are
+// left. It is idempotent.
 func (d drainer) drain(ctx context.Context, node string) (left int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, d.balancer+"/drain/"+url.PathEscape(node), nil)
 	if err != nil {

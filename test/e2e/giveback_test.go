@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAPersonGivesTheMachineBackAndLendsItAgain runs the released plugin's give-back and resume, as a user who has no
+// TestAPersonGivesTheMachineBackAndLendsItAgain runs the released plugin's give-back and resume, as a user without
 // access to the workload cluster.
 func TestAPersonGivesTheMachineBackAndLendsItAgain(t *testing.T) {
 	t.Parallel()

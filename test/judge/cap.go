@@ -17,10 +17,10 @@ const (
 	millionths = 1_000_000
 )
 
-// Cap requires that in any 10 s at most max(1, fraction of its machines) departures of one Cluster start, without
-// exempt ones. However late a departure is, it has no other limit. A machine counts if it runs and has had a Node, or if
-// it started to leave within the 10 s. For announced window ends it counts if it runs, or if it started to leave within
-// 10 minutes. The fraction is in millionths.
+// Cap requires at most max(1, fraction of its machines) departures of one Cluster in any 10 s, without exempt ones.
+// However late a departure is, it has no other limit. A machine counts if it runs and has had a Node, or if it started
+// to leave within the 10 s. For announced window ends it counts if it runs, or if it started to leave within 10
+// minutes. The fraction is in millionths.
 func Cap(fraction int64) Rule {
 	return &limit{
 		name: "cap", question: "Do no more machines of a Cluster start to leave in any 10 s than may?",

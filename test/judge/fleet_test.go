@@ -86,7 +86,7 @@ type call struct {
 	group, resource          string
 	name, subresource        string
 	sent                     string
-	// got is the metadata of the response without the common part, and more is the rest of its body.
+	// got is the metadata of the response without the common part, and more is the remaining body.
 	got, more string
 	uid       string
 	code      int

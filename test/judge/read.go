@@ -16,7 +16,7 @@ import (
 )
 
 // Read parses the audit log of the API server of one cluster. cluster is the name in verdicts. It yields each request
-// that asks for a change once, when it is answered, in the order of the log. It ignores an incomplete last line. Any
+// for a change once, when it is answered, in the order of the log. It ignores an incomplete last line. Any
 // other invalid line is an error, and ends the sequence.
 func Read(cluster string, log io.Reader) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {

@@ -23,7 +23,7 @@ const (
 	cni = "CNI"
 	// flavor is the template of the Cluster.
 	flavor = "scheduled-kubeadm-docker"
-	// name is that of the Cluster and its namespace.
+	// name is the name of the Cluster and its namespace.
 	name = "fivespot"
 	// image runs until it is stopped. Every node of kind has it.
 	image = "registry.k8s.io/pause:3.10"

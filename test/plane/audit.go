@@ -78,7 +78,7 @@ type auditLog struct {
 func (l *auditLog) read(path string) ([]auditv1.Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f, err := os.Open(path) //nolint:gosec // that of a cluster of the plane
+	f, err := os.Open(path) //nolint:gosec // a file of the plane
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (p *Plane) prepareDir() (err error) {
 
 // DefaultBin returns the directory of the plane's programs: $PLANE_BIN, or else bin/plane of the repository.
 func DefaultBin() string {
-	if bin := os.Getenv("PLANE_BIN"); bin != "" { //nolint:forbidigo // how make tells every test binary
+	if bin := os.Getenv("PLANE_BIN"); bin != "" { //nolint:forbidigo // make configures every test binary so
 		return bin
 	}
 	return filepath.Join(Repository(), "bin", "plane")

@@ -34,7 +34,7 @@ func (w *world) clusterAPI(c change) {
 			w.after(step, func() { w.takeDown(c.id) })
 		}
 	case infrastructureKind:
-		if c.to == nil { // The rest of a machine that was removed.
+		if c.to == nil { // An object of a removed machine.
 			i := id{"Machine", c.id.namespace, strings.TrimSuffix(c.id.name, "-infra") + "-machine"}
 			w.after(step, func() { w.takeDown(i) })
 		}

@@ -72,8 +72,8 @@ func tell(t *testing.T, in input, size int, cut string) []string {
 	return w.hold(o)
 }
 
-// longest bounds the wait of the last machine of a fleet. afterwards is the time after that in which nothing may
-// happen.
+// longest bounds the wait of the last machine of a fleet. afterwards is the time after its departure in which nothing
+// may happen.
 const (
 	longest    = 2 * time.Hour
 	afterwards = 12 * time.Minute

@@ -167,7 +167,7 @@ type AWSAccess struct {
 
 // TargetGroupsBalancer are target groups.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.arns) || self.arns.all(arn, arn.split(':').size() < 4 || arn.split(':')[3] == self.region)",fieldPath=".arns",message="all must be of the region that region names: name those of another region in another LoadBalancer"
+// +kubebuilder:validation:XValidation:rule="!has(self.arns) || self.arns.all(arn, arn.split(':').size() < 4 || arn.split(':')[3] == self.region)",fieldPath=".arns",message="all must be in spec.targetGroups.region: use another LoadBalancer for another region"
 type TargetGroupsBalancer struct {
 	AWSAccess `json:",inline"`
 

@@ -99,8 +99,8 @@ type Driver interface {
 	// Drain stops new connections to the memberships. Open connections continue. Drain skips memberships that are
 	// Absent or Disabled.
 	Drain(ctx context.Context, memberships []Membership) error
-	// Restore undoes Drain, also a drain that another party requested. It skips memberships that are Disabled, and
-	// those that are Absent and cannot be created again.
+	// Restore undoes Drain, also a drain that another party requested. It skips Disabled memberships, and
+	// Absent ones that cannot be created again.
 	Restore(ctx context.Context, memberships []Membership) error
 	// Every is the time between two calls of Status while a member is Draining.
 	Every() time.Duration

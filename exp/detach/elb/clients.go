@@ -127,7 +127,7 @@ func (c *Clients) at(ctx context.Context, access expv1.AWSAccess) (*services, er
 }
 
 // sendPlainly hides the WriteTo method of a request body. smithy-go closes the body as soon as the response starts. A
-// body with WriteTo then returns io.EOF, which net/http treats as a failed request, and the rest of the response is
+// body with WriteTo then returns io.EOF, which net/http treats as a failed request, and the remaining response is
 // lost.
 func sendPlainly(stack *middleware.Stack) error {
 	return stack.Build.Add(middleware.BuildMiddlewareFunc("SendPlainly", func(ctx context.Context, in middleware.BuildInput, next middleware.BuildHandler) (middleware.BuildOutput, middleware.Metadata, error) {

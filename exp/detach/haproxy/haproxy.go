@@ -168,7 +168,7 @@ func (d *Driver) set(ctx context.Context, memberships []balancer.Membership, sta
 	return err
 }
 
-// each runs ask for all endpoints concurrently. It returns the results of the endpoints that answered, in order, and
+// each runs call for all endpoints concurrently. It returns the results of the endpoints that answered, in order, and
 // the joined errors of the others.
 func each[T any](endpoints []endpoint, call func(endpoint) (T, error)) ([]T, error) {
 	answers, errs := make([]T, len(endpoints)), make([]error, len(endpoints))

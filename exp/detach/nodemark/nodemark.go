@@ -259,8 +259,8 @@ func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership)
 	})
 }
 
-// edit applies change to each existing Node and patches those that differ. It reads each Node live, so that the owner
-// of the mark is current; the patch fails if the Node changes in between.
+// edit applies change to each existing Node and patches the ones that differ. It reads each Node live, so that the
+// owner of the mark is current; the patch fails if the Node changes in between.
 func (d *Driver) edit(ctx context.Context, memberships []balancer.Membership, change func(*corev1.Node)) error {
 	var errs []error
 	for _, m := range memberships {

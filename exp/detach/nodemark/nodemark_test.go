@@ -132,7 +132,7 @@ var kinds = map[string]kind{
 		putOn: func(n *corev1.Node) {
 			n.Labels[corev1.LabelNodeExcludeBalancers] = "true"
 			if _, stale := n.Annotations[expv1.NodeExcludedAnnotation]; stale {
-				n.Labels[corev1.LabelNodeExcludeBalancers] = "" // "true" could not be told from ours
+				n.Labels[corev1.LabelNodeExcludeBalancers] = "" // "true" has the same effect as the value of 5-Spot
 			}
 		},
 		takeOff: func(n *corev1.Node) { delete(n.Labels, corev1.LabelNodeExcludeBalancers) },

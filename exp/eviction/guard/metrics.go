@@ -17,7 +17,7 @@ import (
 var (
 	verdicts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_eviction_verdicts_total",
-		Help: "Evictions that this replica was asked about, dry runs too, by verdict; Error is one that could not be decided, Busy one that was refused with 429 because too many were being decided.",
+		Help: "Evictions that this replica reviewed, including dry runs, by verdict. Error: no decision was possible. Busy: refused with 429 because too many reviews were running.",
 	}, []string{"verdict"})
 	durations = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "fivespot_eviction_duration_seconds",

@@ -61,7 +61,7 @@ func (f *Flags) FlagSet(program string) *pflag.FlagSet {
 	f.logs = logs.NewOptions()
 	logsv1.AddFlags(f.logs, fs)
 	fs.BoolVar(&f.leaderElect, "leader-elect", false, "Take back requests only while holding the lease, so that several replicas can run. All of them answer the API server.")
-	fs.StringVar(&f.leaseNamespace, "leader-election-namespace", "", "Namespace of the lease. Empty means that of the guard's pod; required outside of a cluster.")
+	fs.StringVar(&f.leaseNamespace, "leader-election-namespace", "", "Namespace of the lease. Empty means the namespace of the guard's pod; required outside of a cluster.")
 	fs.StringVar(&f.healthAddress, "health-addr", ":9440", "Address of the health endpoint.")
 	fs.StringVar(&f.metricsAddress, "metrics-addr", ":8080", "Address of the metrics endpoint; 0 is none.")
 	fs.StringVar(&f.webhookHost, "webhook-host", "", "Address that the webhook server listens at; empty is every one.")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command launcher executes the program in the environment variable TARGET, and prints the time before that in
-// nanoseconds. TARGET is not an argument, because the agent reads arguments.
+// Command launcher prints the time in nanoseconds, and then executes the program in the environment variable TARGET.
+// TARGET is not an argument, because the agent reads arguments.
 package main
 
 import (

@@ -79,7 +79,7 @@ func (r *configReconciler) ensureSecret(ctx context.Context, pc *bootstrapv1.Pla
 	return nil
 }
 
-// remaining is the rest of a delay that began at since.
+// remaining returns how much of a delay is left that began at since.
 func remaining(now time.Time, since metav1.Time, seconds int32) time.Duration {
 	if seconds == 0 {
 		return 0

@@ -70,8 +70,8 @@ type Annotation struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of an annotation, such as cao.couchbase.com/reschedule"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes itself ask no operator for anything"
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('5spot.finos.org/')",message="keys of 5-Spot itself ask no operator for anything"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes are reserved"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('5spot.finos.org/')",message="keys of 5-Spot are reserved"
 	Key string `json:"key,omitempty"`
 
 	// value of the annotation.
@@ -87,8 +87,8 @@ type Label struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, such as example.com/move"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes itself ask no operator for anything"
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('5spot.finos.org/')",message="keys of 5-Spot itself ask no operator for anything"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])kubernetes[.]io/|(^|[.])k8s[.]io/')",message="keys of Kubernetes are reserved"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('5spot.finos.org/')",message="keys of 5-Spot are reserved"
 	Key string `json:"key,omitempty"`
 
 	// value of the label.
@@ -100,13 +100,13 @@ type Label struct {
 
 // ReschedulePolicySpec selects the pods that an operator moves, how the move is requested, and how long it may take.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.request.label) || !has(self.podSelector.matchLabels) || !(self.request.label.key in self.podSelector.matchLabels)",fieldPath=".request.label",message="must not be a label by which podSelector selects: a pod that has been asked for would not be selected any more"
+// +kubebuilder:validation:XValidation:rule="!has(self.request.label) || !has(self.podSelector.matchLabels) || !(self.request.label.key in self.podSelector.matchLabels)",fieldPath=".request.label",message="must not be a label in podSelector.matchLabels: the policy would not select a marked pod any more"
 type ReschedulePolicySpec struct {
 	// podSelector selects the pods, by their labels. It must not be empty.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",fieldPath=".matchExpressions",message="operator must be In, NotIn, Exists or DoesNotExist"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",fieldPath=".matchExpressions",message="values must be given with In and NotIn, and with no other operator"
-	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="must select by at least one label: a policy for every pod would hold those that no operator moves"
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="must select by at least one label: a policy for all pods would also hold pods without an operator"
 	PodSelector metav1.LabelSelector `json:"podSelector,omitempty,omitzero"`
 
 	// request is how the move is requested from the operator.

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Intent is what a RescheduleRequest is for. The values are those of Kubernetes' EvictionRequest (KEP-4563), except
-// Relocation.
+// Intent is the purpose of a RescheduleRequest. Except for Relocation, Kubernetes' EvictionRequest (KEP-4563) has the
+// same values.
 //
 // +kubebuilder:validation:Enum=Eviction;Relocation;Withdrawn
 type Intent string
@@ -38,8 +38,8 @@ const (
 // changed, so that what was written is always known. Only its intent and its times change.
 //
 // +kubebuilder:validation:XValidation:rule="self.pod == oldSelf.pod && self.nodeName == oldSelf.nodeName && self.policy == oldSelf.policy && self.request == oldSelf.request",message="only the intent of a request can change"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.askedTime) || has(self.askedTime) && self.askedTime == oldSelf.askedTime",fieldPath=".askedTime",message="an operator that was asked has been asked since then"
-// +kubebuilder:validation:XValidation:rule="oldSelf.intent != 'Withdrawn' || self.intent == 'Withdrawn'",fieldPath=".intent",message="a request that was withdrawn stays so: a new one is made once it is gone"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.askedTime) || has(self.askedTime) && self.askedTime == oldSelf.askedTime",fieldPath=".askedTime",message="must not change once it is set"
+// +kubebuilder:validation:XValidation:rule="oldSelf.intent != 'Withdrawn' || self.intent == 'Withdrawn'",fieldPath=".intent",message="a withdrawn request stays withdrawn: 5-Spot creates another after it is deleted"
 type RescheduleRequestSpec struct {
 	// pod is the pod to move.
 	// +required

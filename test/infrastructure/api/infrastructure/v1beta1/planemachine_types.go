@@ -26,11 +26,11 @@ const (
 	CgroupV2 CgroupVersion = "V2"
 )
 
-// NodeRemoval says who deletes the Node when the Machine goes.
+// NodeRemoval is the component that deletes the Node after its Machine.
 // +kubebuilder:validation:Enum=ClusterAPI;Provider
 type NodeRemoval string
 
-// Who deletes the Node.
+// The values of NodeRemoval.
 const (
 	// RemovedByClusterAPI leaves the Node to core, as most providers do.
 	RemovedByClusterAPI NodeRemoval = "ClusterAPI"
@@ -87,7 +87,7 @@ type PlaneMachineSpec struct {
 	// +optional
 	Backend Backend `json:"backend,omitempty"`
 
-	// Cgroups is the version that a real node sees; absent means that of this machine.
+	// Cgroups is the version that a real node sees; absent means the version of this machine.
 	// +optional
 	Cgroups CgroupVersion `json:"cgroups,omitempty"`
 
@@ -96,12 +96,12 @@ type PlaneMachineSpec struct {
 	NodeName string `json:"nodeName,omitempty"`
 
 	// MachineID becomes status.nodeInfo.machineID of a simulated Node; absent means
-	// one derived from namespace and name. Real nodes have that of this machine.
+	// one derived from namespace and name. Real nodes have the machine ID of this machine.
 	// +optional
 	MachineID string `json:"machineID,omitempty"`
 
 	// Address is the IP address of a simulated Node; absent means one derived from its
-	// name. Real nodes have that of this machine.
+	// name. Real nodes have the address of this machine.
 	// +optional
 	Address string `json:"address,omitempty"`
 
