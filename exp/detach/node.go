@@ -548,7 +548,7 @@ func ofControlPlane(node *corev1.Node) bool {
 	return is
 }
 
-// recordEvent records an Event when a Node is taken out of its load balancers, and when it is put back.
+// recordEvent records an Event when a Node is detached from its load balancers, and when it is attached again.
 func (r *NodeReconciler) recordEvent(a *expv1.NodeAttachment, was string) {
 	switch {
 	case a.Spec.Trigger != "" && was == "":

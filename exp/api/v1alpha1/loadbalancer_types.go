@@ -45,7 +45,7 @@ type LoadBalancerSpec struct {
 	ClassicELB *ClassicELBBalancer `json:"classicELB,omitempty"`
 
 	// minMembers is how many other members of a pool must get new connections before a
-	// Node is taken out of it. Zero takes out also the last.
+	// Node is drained in it. With zero, the last member is drained, too.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
@@ -66,7 +66,7 @@ type LoadBalancerSpec struct {
 	// +kubebuilder:default=Fail
 	FailurePolicy fivespotv1.FailurePolicy `json:"failurePolicy,omitempty"`
 
-	// controlPlane also takes control plane Nodes out. Without it they stay.
+	// controlPlane also detaches control plane Nodes. Otherwise they stay attached.
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
 
@@ -192,7 +192,7 @@ type ClassicELBBalancer struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	Names []string `json:"names,omitempty"`
 
-	// waitSeconds is how long connections of an instance that was taken out continue: the timeout of the load
+	// waitSeconds is how long connections of a deregistered instance continue: the timeout of the load
 	// balancer's connection draining. AWS does not report when they end.
 	// +optional
 	// +kubebuilder:default=120
@@ -211,8 +211,8 @@ type LoadBalancerStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// LoadBalancer is a load balancer in front of the Nodes of a Cluster. A Node that leaves is
-// taken out of it first, and put back if it stays.
+// LoadBalancer is a load balancer in front of the Nodes of a Cluster. 5-Spot detaches
+// a Node from it before the Node leaves, and attaches the Node again if it stays.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

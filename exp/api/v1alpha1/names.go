@@ -4,8 +4,8 @@ package v1alpha1
 
 // Conditions of NodeAttachments and LoadBalancers.
 const (
-	// NodeBeingDetachedCondition is the condition of a NodeAttachment that reports whether its Node is out of its
-	// load balancers, or being taken out.
+	// NodeBeingDetachedCondition is the condition of a NodeAttachment that reports whether its Node is detached from
+	// its load balancers, or being detached.
 	NodeBeingDetachedCondition = "NodeBeingDetached"
 
 	// ReachableCondition is the condition of a LoadBalancer that reports whether it answered the last call. 5-Spot
@@ -19,15 +19,15 @@ const (
 
 // Reasons of NodeBeingDetached.
 const (
-	// DetachingReason means that the Node is about to be taken out, or has connections.
+	// DetachingReason means that the Node will be detached, or still has connections.
 	DetachingReason = "Detaching"
-	// DetachedReason means that the Node is out of all load balancers.
+	// DetachedReason means that the Node is detached from all load balancers.
 	DetachedReason = "Detached"
 	// HeldByFloorReason means that the Node stays in a pool because too few other members are in it.
 	HeldByFloorReason = "HeldByFloor"
 	// LoadBalancerUnknownReason means that it is unknown whether the Node is still a member of a load balancer.
 	LoadBalancerUnknownReason = "LoadBalancerUnknown"
-	// AttachingReason means that the Node is being put back.
+	// AttachingReason means that the memberships of the Node are being restored.
 	AttachingReason = "Attaching"
 )
 
@@ -45,19 +45,20 @@ const (
 	UpToDateReason = "UpToDate"
 	// RollingReason means that pods of a DaemonSet are being replaced.
 	RollingReason = "Rolling"
-	// RollWaitsReason means that a roll is stuck: a pod is not Ready, or a Node has been out for ten minutes.
+	// RollWaitsReason means that a roll is stuck: a pod is not Ready, or a Node has been detached for ten minutes.
 	RollWaitsReason = "RollWaits"
 )
 
 const (
-	// Finalizer holds a NodeAttachment or a LoadBalancer until all that 5-Spot took out is put back.
+	// Finalizer holds a NodeAttachment or a LoadBalancer until 5-Spot has restored all
+	// memberships that it drained.
 	Finalizer = "exp.5spot.finos.org/attachment"
 
-	// NodeDetachingAnnotation on a Node is true while the Node is out of its load balancers or being taken out, and
-	// false otherwise. It is the annotation of node-detacher, for programs that watch that.
+	// NodeDetachingAnnotation on a Node is true while the Node is detached from its load balancers or being
+	// detached, and false otherwise. It is the annotation of node-detacher, for programs that watch that.
 	NodeDetachingAnnotation = "node-detacher.variant.run/detaching"
 
-	// NodeDetachAnnotation with the value true requests that a Node is taken out of its load balancers; its pods
+	// NodeDetachAnnotation with the value true detaches a Node from its load balancers; its pods
 	// stay. Any other value is no request.
 	NodeDetachAnnotation = "exp.5spot.finos.org/detach"
 

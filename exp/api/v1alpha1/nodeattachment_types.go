@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NodeAttachmentSpec is what 5-Spot took from a Node and puts back later. It is written before anything is taken, so
-// a crash loses nothing.
+// NodeAttachmentSpec records the memberships of a Node that 5-Spot drains and restores later. It is written before the
+// drain, so that a crash loses nothing.
 type NodeAttachmentSpec struct {
 	// clusterName is the Cluster of the Node.
 	// +required
@@ -22,7 +22,7 @@ type NodeAttachmentSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
-	// nodeUID is the UID of the Node from which it was taken.
+	// nodeUID is the UID of the recorded Node.
 	// +optional
 	NodeUID types.UID `json:"nodeUID,omitempty"`
 
@@ -66,7 +66,7 @@ type NodeAttachmentSpec struct {
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
 
-	// memberships are the places that 5-Spot took.
+	// memberships are the memberships that 5-Spot drained.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -96,7 +96,7 @@ type ReplacedPod struct {
 	Since metav1.Time `json:"since,omitempty,omitzero"`
 }
 
-// Membership is the place of a Node in a pool of a load balancer.
+// Membership is the membership of a Node in a pool of a load balancer.
 type Membership struct {
 	// loadBalancer is the name of the LoadBalancer.
 	// +required
@@ -122,30 +122,30 @@ type Membership struct {
 	Port int32 `json:"port,omitempty"`
 
 	// address is the IP address of the server, where its name alone does not identify it. A server
-	// with this name and another address is not this place.
+	// with this name and another address is not this member.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
-	// lasts is true if the place exists also while the Node does not.
+	// lasts is true if the membership exists also while the Node does not.
 	// +optional
 	Lasts bool `json:"lasts,omitempty"`
 
-	// since is when 5-Spot took it.
+	// since is when 5-Spot drained it.
 	// +optional
 	Since metav1.Time `json:"since,omitempty,omitzero"`
 }
 
-// NoAddress is the address of a place without an address.
+// NoAddress is the address of a membership without an address.
 const NoAddress = "-"
 
-// Same reports whether two memberships are the same place. It ignores since and lasts.
+// Same reports whether two memberships identify the same member. It ignores since and lasts.
 func (m *Membership) Same(other Membership) bool {
 	other.Since, other.Lasts = m.Since, m.Lasts
 	return *m == other
 }
 
-// MembershipStatus is the state of a place, as the load balancer reports it.
+// MembershipStatus is the state of a membership, as the load balancer reports it.
 type MembershipStatus struct {
 	Membership `json:",inline"`
 
@@ -197,7 +197,7 @@ const (
 	PhaseDetached AttachmentPhase = "Detached"
 	// PhaseUnknown means that the load balancer does not report whether the Node is out.
 	PhaseUnknown AttachmentPhase = "Unknown"
-	// PhaseAttaching means that the Node is being put back.
+	// PhaseAttaching means that the memberships of the Node are being restored.
 	PhaseAttaching AttachmentPhase = "Attaching"
 )
 
@@ -213,8 +213,8 @@ type BalancerProgress struct {
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
-	// lookedFor is a hash of the trigger and the addresses with which the Node was searched. It is searched again
-	// when they change.
+	// lookedFor is a hash of the trigger and the addresses of the latest discovery. 5-Spot repeats the discovery when
+	// they change.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	LookedFor string `json:"lookedFor,omitempty"`
@@ -228,15 +228,15 @@ type BalancerProgress struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// members are the places of the Node.
+	// members are the memberships of the Node.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Members []MembershipStatus `json:"members,omitempty"`
 }
 
-// NodeAttachment is what 5-Spot took from a Node that leaves: its places in load balancers.
-// There is none for a Node that has them all.
+// NodeAttachment records a Node that 5-Spot detaches from its load balancers.
+// A Node with all its memberships has none.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
