@@ -49,8 +49,8 @@ func migrationRows(t *testing.T, page, heading string) map[string]string {
 type migration struct {
 	// theirs and ours are words that the two cells of the row have: the answers to the same requests.
 	theirs, ours []string
-	// ask sends the requests to 5-Spot, and returns its answers.
-	ask func(t *testing.T) []string
+	// send sends the requests to 5-Spot, and returns its responses.
+	send func(t *testing.T) []string
 }
 
 // walk sends the requests of each row of a table to 5-Spot. A row without a migration fails, and so does one without
@@ -80,7 +80,7 @@ func walk(t *testing.T, rows map[string]string, all map[string]migration) {
 					t.Errorf("5-Spot answers %q, and the row says %q", word, right)
 				}
 			}
-			if got := m.ask(t); !slices.Equal(got, m.ours) {
+			if got := m.send(t); !slices.Equal(got, m.ours) {
 				t.Errorf("5-Spot answers %q, want %q", got, m.ours)
 			}
 		})
@@ -346,8 +346,8 @@ func TestMigrationFromTheEvictionRescheduleHook(t *testing.T) {
 func TestMigrationFromNodeDetacher(t *testing.T) {
 	balancer := func(ours ...string) migration { return named("loadbalancers.md", ours...) }
 	flags := func(ours ...string) migration { return named("flags.md", ours...) }
-	planned := func(theirs string, ours string, ask func() string) migration {
-		return migration{[]string{theirs}, []string{ours}, func(*testing.T) []string { return []string{ask()} }}
+	planned := func(theirs string, ours string, send func() string) migration {
+		return migration{[]string{theirs}, []string{ours}, func(*testing.T) []string { return []string{send()} }}
 	}
 	tainted := func(key string) plan.Node { return plan.Node{Taints: []plan.Taint{{Key: key}}} }
 	const stays = ""

@@ -40,7 +40,7 @@ type workstation struct {
 	reading, reporting []error
 	reports            []string
 	cleared            chan struct{}
-	told               told
+	recordedStates     recordedStates
 }
 
 func (w *workstation) Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(detect.Match)) error {
@@ -141,25 +141,25 @@ func (w *workstation) runs(names ...string) { w.set(func(w *workstation) { w.run
 func (w *workstation) loop() *loop {
 	return &loop{
 		log: slog.New(slog.DiscardHandler), now: time.Now, counts: &metrics.Set{},
-		detector: w, reporter: w, stateReporter: &w.told, configs: make(latestConfig, 1),
+		detector: w, reporter: w, stateReporter: &w.recordedStates, configs: make(latestConfig, 1),
 	}
 }
 
-// told records the states that the loop reports.
-type told struct {
+// recordedStates records the states that the loop reports.
+type recordedStates struct {
 	mu   sync.Mutex
 	said []string
 }
 
-func (t *told) add(what string, c reclaim.Config) {
+func (t *recordedStates) add(what string, c reclaim.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.said = append(t.said, what+" "+c.Hash())
 }
 
-func (t *told) SetConfig(c reclaim.Config) { t.add("arm", c) }
-func (t *told) SetIdle(c reclaim.Config)   { t.add("rest", c) }
-func (*told) Run(ctx context.Context)      { <-ctx.Done() }
+func (t *recordedStates) SetConfig(c reclaim.Config) { t.add("arm", c) }
+func (t *recordedStates) SetIdle(c reclaim.Config)   { t.add("rest", c) }
+func (*recordedStates) Run(ctx context.Context)      { <-ctx.Done() }
 
 // TestWhatIsLookedForIsTold checks the states that the loop reports.
 func TestWhatIsLookedForIsTold(t *testing.T) {
@@ -192,7 +192,7 @@ func TestWhatIsLookedForIsTold(t *testing.T) {
 				}
 				cancel()
 				<-ended
-				if diff := cmp.Diff(tc.want, w.told.said); diff != "" {
+				if diff := cmp.Diff(tc.want, w.recordedStates.said); diff != "" {
 					t.Errorf("%s\n-want, +said:\n%s", tc.reason, diff)
 				}
 			})

@@ -19,7 +19,7 @@ import (
 func TestDisarmTurnsTheScheduleOffWhateverTheCacheShows(t *testing.T) {
 	w := newWorld(t)
 	w.Edit(w.sm, func() { w.sm.Spec.Schedule.Enabled = new(false) })
-	w.ask("true")
+	w.annotate("true")
 	for range 4 {
 		_, _ = w.reconcile()
 	}
@@ -46,7 +46,7 @@ func TestAnOwnerIsServedWhileClusterAPIIsDown(t *testing.T) {
 	w.refuse("patch Machine", func() error {
 		return apierrors.NewInternalError(errors.New(`failed calling webhook "default.machine.cluster.x-k8s.io": connect: connection refused`))
 	})
-	w.ask("true")
+	w.annotate("true")
 	for range 10 {
 		_, _ = w.reconcile()
 	}

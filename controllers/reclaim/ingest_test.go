@@ -64,7 +64,7 @@ func TestAnOwnerIsServedWhateverTheMachineSays(t *testing.T) {
 			w.Edit(w.node, func() { w.node.Spec.ProviderID = "lab://box" })
 			w.believed(w.node.Name, "lab://box")
 			w.names(says[0], says[1])
-			w.ask("true")
+			w.annotate("true")
 			w.settle()
 			if w.machine().DeletionTimestamp.IsZero() {
 				t.Errorf("the owner is not served: %q", w.Writes)
@@ -84,7 +84,7 @@ func TestANodeThatIsNotBelievedIsLeftAlone(t *testing.T) {
 			w.believed(w.node.Name, "lab://box")
 			w.node = w.other(tc.id)
 			w.names(w.node.Name, "lab://box")
-			w.ask("true")
+			w.annotate("true")
 			w.Writes = nil
 			w.settle()
 			if served := !w.machine().DeletionTimestamp.IsZero(); served != tc.served {
@@ -127,12 +127,12 @@ func TestAnOwnerIsHeardOnEitherNode(t *testing.T) {
 			w := newWorld(t)
 			w.believed(w.node.Name, "lab://box")
 			believed := w.node
-			w.ask("true")
+			w.annotate("true")
 			w.Edit(believed, func() { believed.Annotations[reclaimapi.RequestedAtAnnotation] = at })
 			w.node = w.other("lab://box")
 			w.names(w.node.Name, "lab://box")
 			tc.change(w, believed)
-			w.ask("true")
+			w.annotate("true")
 			w.resync()
 			if w.machine().DeletionTimestamp.IsZero() {
 				t.Errorf("the owner is not served: %s", tc.reason)
@@ -153,7 +153,7 @@ func TestASharedNodeTakesNoMachineItIsNotOf(t *testing.T) {
 	w.names(w.node.Name, "lab://box")
 	w.Edit(w.node, func() { w.node.Spec.ProviderID = "" })
 	r := w.rival()
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	if !w.machine().DeletionTimestamp.IsZero() {
 		t.Fatal("a Machine is taken away for the Node of another")
@@ -170,7 +170,7 @@ func TestASharedNodeTakesNoMachineItIsNotOf(t *testing.T) {
 func TestAnnotationsAreToldOnce(t *testing.T) {
 	w := newWorld(t)
 	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
-	w.ask("True")
+	w.annotate("True")
 	w.resync()
 	w.resync()
 	told := w.events()

@@ -56,7 +56,7 @@ func measured(t *testing.T) (counts map[string]uint64, seconds map[string]float6
 // TestEveryRequestIsMeasured checks that each stage is counted once for each kind of request.
 func TestEveryRequestIsMeasured(t *testing.T) {
 	for name, ask := range map[string]func(*world){
-		"Agent":  func(w *world) { w.ask("true") },
+		"Agent":  func(w *world) { w.annotate("true") },
 		"Person": (*world).askAsPerson,
 		"ByHand": func(w *world) { // like kubectl annotate node
 			w.Edit(w.node, func() {
@@ -103,7 +103,7 @@ func TestTheSeriesOfAClusterStartAtZeroAndGoWithIt(t *testing.T) {
 	if got := series(); got != 4 {
 		t.Errorf("%d series from the start, want the counter and 3 stages", got)
 	}
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.gone()
 	reclaim.RemoveClusterSeries(lab)
@@ -116,7 +116,7 @@ func TestTheSeriesOfAClusterStartAtZeroAndGoWithIt(t *testing.T) {
 
 func TestReclaimsAreCountedByCluster(t *testing.T) {
 	w := newWorld(t)
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.gone()
 	w.settle()

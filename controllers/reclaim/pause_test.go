@@ -29,7 +29,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 		ask func(*world)
 		by  string
 	}{
-		"Node":   {func(w *world) { w.ask("true") }, "process-match: java"},
+		"Node":   {func(w *world) { w.annotate("true") }, "process-match: java"},
 		"Person": {(*world).askAsPerson, "asked by a person: Ada needs it"},
 	}
 	modes := map[string]struct {
@@ -118,7 +118,7 @@ func TestAMachineThatTheCacheDoesNotShow(t *testing.T) {
 // TestAReclaimStopsWhereThePauseBegins pauses after the deletion of the Machine.
 func TestAReclaimStopsWhereThePauseBegins(t *testing.T) {
 	w, out := newWorld(t), &bytes.Buffer{}
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.gone()
 	w.Writes = nil

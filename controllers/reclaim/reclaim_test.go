@@ -104,8 +104,8 @@ func (w *world) infra() *unstructured.Unstructured {
 	return u
 }
 
-// ask annotates the Node like the agent.
-func (w *world) ask(value string) {
+// annotate sets the request on the Node, as the agent does.
+func (w *world) annotate(value string) {
 	w.Helper()
 	before := w.node.DeepCopy()
 	w.node.Annotations = map[string]string{
@@ -179,7 +179,7 @@ func TestTheOwnerAsks(t *testing.T) {
 	if len(w.Writes) != 0 {
 		t.Fatalf("nobody asked: %v", w.Writes)
 	}
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	want := []string{"patch ScheduledMachine", "patch Machine", "delete Machine", "delete GenericInfrastructureMachine", "patch Node"}
 	if diff := cmp.Diff(want, w.Writes); diff != "" {
@@ -250,12 +250,12 @@ func TestTheWayOutIsTheRightOne(t *testing.T) {
 
 // TestALabelTakenOffStopsNoOwner removes 5-Spot's label from the Machine, which the ScheduledMachine still controls.
 func TestALabelTakenOffStopsNoOwner(t *testing.T) {
-	for name, ask := range map[string]func(*world){"Node": func(w *world) { w.ask("true") }, "Person": (*world).askAsPerson} {
+	for name, annotate := range map[string]func(*world){"Node": func(w *world) { w.annotate("true") }, "Person": (*world).askAsPerson} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			m := w.machine()
 			w.Edit(m, func() { delete(m.Labels, v1alpha1.ScheduledMachineLabel) })
-			ask(w)
+			annotate(w)
 			w.settle()
 			if w.machine().DeletionTimestamp.IsZero() || w.infra().GetDeletionTimestamp().IsZero() {
 				t.Fatalf("the owner is not heard: %v", w.Writes)
@@ -307,7 +307,7 @@ func TestAPersonAsks(t *testing.T) {
 func TestAPersonAsksWhileTheNodeAsks(t *testing.T) {
 	w := newWorld(t)
 	w.askAsPerson()
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.gone()
 	w.settle()
@@ -393,7 +393,7 @@ func TestNodeThatStaysIsClearedLast(t *testing.T) {
 	w := newWorld(t)
 	w.keep()
 	w.taint(corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule})
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.gone()
 	w.Writes = nil
@@ -413,7 +413,7 @@ func TestNodeThatStaysIsClearedLast(t *testing.T) {
 // agent must be able to make the next request.
 func TestARefusedDeletionOfTheNodeLeavesNoRequest(t *testing.T) {
 	w := newWorld(t)
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.gone()
 	w.Fail = func(n int) (before, after error) {
@@ -437,7 +437,7 @@ func TestARefusedDeletionOfTheNodeLeavesNoRequest(t *testing.T) {
 func TestRequestThatIsSentAgain(t *testing.T) {
 	w := newWorld(t)
 	w.keep()
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.gone()
 	w.settle()
@@ -445,7 +445,7 @@ func TestRequestThatIsSentAgain(t *testing.T) {
 	w.Writes = nil
 	want := w.sm.DeepCopy()
 	w.Read(w.node)
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	if diff := cmp.Diff([]string{"patch Node"}, w.Writes); diff != "" {
 		t.Errorf("It is cleared, and that is all: -want, +got:\n%s", diff)
@@ -465,7 +465,7 @@ func TestRequestThatIsSentAgain(t *testing.T) {
 // request, and has been ready since before it. The machine is resumed meanwhile.
 func TestAServedRequestIsNotServedAgainAfterResume(t *testing.T) {
 	w := newWorld(t)
-	w.ask("true")
+	w.annotate("true")
 	ready(time.Date(2026, time.April, 20, 21, 0, 0, 0, time.UTC))(w.node)
 	w.Must(w.Client.Status().Update(t.Context(), w.node))
 	w.returnInAnOutage(time.Now().Add(time.Hour))
@@ -475,7 +475,7 @@ func TestAServedRequestIsNotServedAgainAfterResume(t *testing.T) {
 	if w.Read(w.node); reclaimapi.Requested(w.node.Annotations) {
 		t.Error("the served request still stands")
 	}
-	w.ask("true")
+	w.annotate("true")
 	before := w.node.DeepCopy()
 	w.node.Annotations[reclaimapi.RequestedAtAnnotation] = "2026-04-20T23:00:00Z"
 	w.Must(w.Client.Patch(t.Context(), w.node, client.MergeFrom(before)))
@@ -513,8 +513,8 @@ func (w *world) returnInAnOutage(created time.Time) {
 	w.settle()
 }
 
-// askByHand annotates the Node like a person who follows the guide: without a time.
-func (w *world) askByHand() {
+// annotateByHand sets the request without a time, as the guide does.
+func (w *world) annotateByHand() {
 	w.Helper()
 	before := w.node.DeepCopy()
 	w.node.Annotations = map[string]string{reclaimapi.RequestedAnnotation: "true", reclaimapi.ReasonAnnotation: "Ada needs it"}
@@ -526,7 +526,7 @@ func (w *world) askByHand() {
 func TestRequestsWithoutATime(t *testing.T) {
 	w := newWorld(t)
 	w.keep()
-	w.askByHand()
+	w.annotateByHand()
 	w.returnInAnOutage(time.Now())
 	if m := w.machine(); m == nil || !m.DeletionTimestamp.IsZero() || !w.sm.ScheduleEnabled() {
 		t.Fatalf("the first request is served twice: %v", m)
@@ -536,7 +536,7 @@ func TestRequestsWithoutATime(t *testing.T) {
 		t.Fatal("the first request still stands")
 	}
 	time.Sleep(time.Second) // The API server records times in whole seconds.
-	w.askByHand()
+	w.annotateByHand()
 	w.settle()
 	if m := w.machine(); m != nil && m.DeletionTimestamp.IsZero() {
 		t.Error("the second request is not served")
@@ -548,7 +548,7 @@ func TestNothingIsEjectedForAnotherObject(t *testing.T) {
 	for name, createdAgain := range map[string]bool{"Deleted": false, "CreatedAgain": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.ask("true")
+			w.annotate("true")
 			w.Fail = func(n int) (before, after error) {
 				if n > 0 {
 					return nil, nil
@@ -583,7 +583,7 @@ func (w *world) tainted(key string) bool {
 // TestNodeOutlivesItsInfrastructure covers a Machine object that still waits while its machine is gone.
 func TestNodeOutlivesItsInfrastructure(t *testing.T) {
 	w := newWorld(t)
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	if w.Read(w.node); !w.tainted(reclaimapi.NodeTaint) {
 		t.Error("pods are not started elsewhere")
@@ -601,7 +601,7 @@ func TestNodeOutlivesItsInfrastructure(t *testing.T) {
 // TestNodeOfTheSameName checks that another Node of the same name is not deleted.
 func TestNodeOfTheSameName(t *testing.T) {
 	w := newWorld(t)
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.Must(w.Client.Delete(t.Context(), w.node))
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node.Name}}
@@ -619,7 +619,7 @@ func TestNodeOfTheSameName(t *testing.T) {
 
 func TestUnreachableNodeHoldsNothingUp(t *testing.T) {
 	w := newWorld(t)
-	w.ask("true")
+	w.annotate("true")
 	noRoute := errors.New("no route to the workload cluster")
 	w.Fail = func(n int) (before, after error) {
 		if strings.HasSuffix(w.Writes[n], " Node") {
@@ -719,7 +719,7 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 func (w *world) refused(reason, says string) {
 	w.Helper()
 	before := testutil.ToFloat64(reclaim.ScreenedRequests.WithLabelValues(reason))
-	w.ask("true")
+	w.annotate("true")
 	for range 3 {
 		w.resync()
 	}
@@ -745,7 +745,7 @@ func TestRapidReReclaim(t *testing.T) {
 		delete(w.sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 		w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
 		w.node.Annotations = nil
-		w.ask("true")
+		w.annotate("true")
 		w.settle()
 		got := slices.ContainsFunc(w.events(), func(note string) bool {
 			return strings.HasPrefix(note, "Warning "+v1alpha1.RapidReReclaimEvent+" Reclaimed 3 times within 10m0s")
@@ -776,7 +776,7 @@ func TestEmergencySurge(t *testing.T) {
 	before := w.sm.DeepCopy()
 	w.sm.Labels = map[string]string{clusterv1.ClusterNameLabel: "lab"}
 	w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	notes := w.events()
 	if !slices.ContainsFunc(notes, func(note string) bool {
@@ -789,7 +789,7 @@ func TestEmergencySurge(t *testing.T) {
 func TestOnlyTheLiteralTrueAsks(t *testing.T) {
 	w := newWorld(t)
 	for _, value := range []string{"false", "0", "", "True", "1", "yes", " true", "true "} {
-		w.ask(value)
+		w.annotate(value)
 		w.settle()
 		if len(w.Writes) != 0 {
 			t.Fatalf("%q: %v", value, w.Writes)
@@ -800,7 +800,7 @@ func TestOnlyTheLiteralTrueAsks(t *testing.T) {
 func TestTheOwnerAsksInTheMiddleOfADrain(t *testing.T) {
 	w := newWorld(t)
 	w.Must(w.Client.Delete(t.Context(), w.machine()))
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	if _, ok := w.machine().Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; !ok {
 		t.Error("the drain goes on")
@@ -824,7 +824,7 @@ func TestHooksOfOthers(t *testing.T) {
 			w := newWorld(t)
 			w.hooks = tc.hooks
 			w.hook(hook, true)
-			w.ask("true")
+			w.annotate("true")
 			w.settle()
 			if w.machine().DeletionTimestamp.IsZero() {
 				t.Error("the Machine is not being deleted")
@@ -858,7 +858,7 @@ func TestPausedDoesNothing(t *testing.T) {
 	before := w.sm.DeepCopy()
 	w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	if len(w.Writes) != 0 {
 		t.Errorf("%v", w.Writes)
@@ -870,7 +870,7 @@ func TestAMachineIsEjectedOnce(t *testing.T) {
 	w := newWorld(t)
 	reads, thaw := w.Late(w.machine())
 	w.r = w.reconciler(w.Recorded(reads))
-	w.ask("true")
+	w.annotate("true")
 	if _, err := w.reconcile(); err != nil || w.machine().DeletionTimestamp.IsZero() {
 		t.Fatalf("the Machine is not being deleted: %v, %v", err, w.Writes)
 	}
@@ -900,7 +900,7 @@ func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 		}
 		return nil, nil
 	}
-	w.ask("true")
+	w.annotate("true")
 	if _, err := w.reconcile(); err != nil || !served {
 		t.Errorf("nobody knows that an owner waits: %v, %v", err, w.Writes)
 	}
@@ -914,7 +914,7 @@ func TestTheRecordWaitsForOtherOwners(t *testing.T) {
 	w := newWorld(t)
 	w.rush = &wake.ReclaimTracker{}
 	first, second := w.rush.Serve(), w.rush.Serve()
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	want := []string{"patch ScheduledMachine", "patch Machine", "delete Machine", "delete GenericInfrastructureMachine", "patch Node"}
 	if diff := cmp.Diff(want, w.Writes); diff != "" {
@@ -950,7 +950,7 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 			m != nil && m.DeletionTimestamp.IsZero(), i != nil && i.GetDeletionTimestamp().IsZero(), exists, w.tainted(reclaimapi.NodeTaint)))
 		stations[len(stations)-1] = strings.ReplaceAll(stations[len(stations)-1], w.node.Name, "NODE")
 	}
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	tell()
 	w.gone()

@@ -15,7 +15,7 @@ func TestAReplacedObjectStillKnowsItsOwner(t *testing.T) {
 	for name, ask := range map[string]func(*fleet){
 		"Person": func(f *fleet) { f.askAsPerson() },
 		"NodeThatIsGone": func(f *fleet) {
-			f.ask("true")
+			f.annotate("true")
 			f.settle()
 			f.release(f.infra())
 			f.settle()

@@ -21,8 +21,8 @@ import (
 
 var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
 
-// asking returns a Node that was created at born, with a request from asked by its own clock.
-func asking(born, asked time.Time, change func(*corev1.Node)) *corev1.Node {
+// requestingNode returns a Node that was created at born, with a request at the given time by its own clock.
+func requestingNode(born, asked time.Time, change func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n1", UID: "u1", CreationTimestamp: metav1.NewTime(born),
 		Annotations: map[string]string{
@@ -72,26 +72,26 @@ func TestJudge(t *testing.T) {
 		want    lifecycle.Request
 	}{
 		"NoNode":      {"A Node that cannot be seen asks for nothing.", nil, machine, v1alpha1.ReclaimRecord{}, lifecycle.NoRequest},
-		"NotAsking":   {"Only the literal true asks.", asking(after, after, func(n *corev1.Node) { n.Annotations[reclaimapi.RequestedAnnotation] = "True" }), machine, v1alpha1.ReclaimRecord{}, lifecycle.NoRequest},
-		"Fresh":       {"The Node is of this Machine.", asking(after, after, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
-		"ClockBehind": {"A Node younger than the Machine cannot carry an older request, whatever its clock says.", asking(after, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
-		"ClockAhead":  {"A clock that runs ahead must not cost the owner the box.", asking(before, after.Add(24*time.Hour), nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
-		"Older":       {"Left behind by an earlier Machine.", asking(before, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.StaleRequest},
+		"NotAsking":   {"Only the literal true asks.", requestingNode(after, after, func(n *corev1.Node) { n.Annotations[reclaimapi.RequestedAnnotation] = "True" }), machine, v1alpha1.ReclaimRecord{}, lifecycle.NoRequest},
+		"Fresh":       {"The Node is of this Machine.", requestingNode(after, after, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
+		"ClockBehind": {"A Node younger than the Machine cannot carry an older request, whatever its clock says.", requestingNode(after, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
+		"ClockAhead":  {"A clock that runs ahead must not cost the owner the box.", requestingNode(before, after.Add(24*time.Hour), nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.FreshRequest},
+		"Older":       {"Left behind by an earlier Machine.", requestingNode(before, before, nil), machine, v1alpha1.ReclaimRecord{}, lifecycle.StaleRequest},
 		"ClusterClockBehind": {
 			"The clocks of the workload cluster are an hour behind: both times on the Node are of the same clock.",
-			asking(before, before, func(n *corev1.Node) { n.ManagedFields = written(before); ready(before.Add(-time.Minute))(n) }), machine,
+			requestingNode(before, before, func(n *corev1.Node) { n.ManagedFields = written(before); ready(before.Add(-time.Minute))(n) }), machine,
 			v1alpha1.ReclaimRecord{},
 			lifecycle.FreshRequest,
 		},
 		"OlderThanTheJoin": {
 			"The host has joined again since: an earlier owner's request does not take the machine.",
-			asking(before, before, ready(after)), machine,
+			requestingNode(before, before, ready(after)), machine,
 			v1alpha1.ReclaimRecord{},
 			lifecycle.StaleRequest,
 		},
 		"OlderAndNotReady": {
 			"The host has not joined yet: what is on its Node is older.",
-			asking(before, before, func(n *corev1.Node) {
+			requestingNode(before, before, func(n *corev1.Node) {
 				ready(before.Add(-time.Minute))(n)
 				n.Status.Conditions[0].Status = corev1.ConditionUnknown
 			}), machine,
@@ -100,61 +100,61 @@ func TestJudge(t *testing.T) {
 		},
 		"AskedBeforeAMove": {
 			"clusterctl move makes the Machine anew, and the owner still waits.",
-			asking(before, before, nil), moved(machine, before.Add(-time.Hour)),
+			requestingNode(before, before, nil), moved(machine, before.Add(-time.Hour)),
 			v1alpha1.ReclaimRecord{},
 			lifecycle.FreshRequest,
 		},
 		"ServerClockBeatsNodeClock": {
 			"The API server saw the request written during the Machine's life.",
-			asking(before, before, func(n *corev1.Node) { n.ManagedFields = written(after) }), machine,
+			requestingNode(before, before, func(n *corev1.Node) { n.ManagedFields = written(after) }), machine,
 			v1alpha1.ReclaimRecord{},
 			lifecycle.FreshRequest,
 		},
 		"ServerClockTellsOld": {
 			"The Node's clock runs ahead, the API server's does not.",
-			asking(before, after, func(n *corev1.Node) { n.ManagedFields = written(before) }), machine,
+			requestingNode(before, after, func(n *corev1.Node) { n.ManagedFields = written(before) }), machine,
 			v1alpha1.ReclaimRecord{},
 			lifecycle.StaleRequest,
 		},
 		"NoTime": {
 			"Where it cannot be told, the owner wins.",
-			asking(before, before, func(n *corev1.Node) { delete(n.Annotations, reclaimapi.RequestedAtAnnotation) }), machine,
+			requestingNode(before, before, func(n *corev1.Node) { delete(n.Annotations, reclaimapi.RequestedAtAnnotation) }), machine,
 			v1alpha1.ReclaimRecord{},
 			lifecycle.FreshRequest,
 		},
 		"ServedWithoutATime": {
 			"The API server stored both at one time: they are one request.",
-			asking(after, after, untimed(after)), machine,
+			requestingNode(after, after, untimed(after)), machine,
 			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1", StoredAt: after.Format(time.RFC3339)},
 			lifecycle.ServedRequest,
 		},
 		"AskedAgainWithoutATime": {
 			"The API server stored this one later.",
-			asking(after, after, untimed(after.Add(time.Second))), machine,
+			requestingNode(after, after, untimed(after.Add(time.Second))), machine,
 			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1", StoredAt: after.Format(time.RFC3339)},
 			lifecycle.FreshRequest,
 		},
 		"Served": {
 			"It has been answered; all that is left is to take it off.",
-			asking(after, after, nil), nil,
+			requestingNode(after, after, nil), nil,
 			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u1", RequestedAt: after.Format(time.RFC3339)},
 			lifecycle.ServedRequest,
 		},
 		"AnotherHost": {
 			"Somebody else has taken the name.",
-			asking(after, after, func(n *corev1.Node) { n.Spec.ProviderID = "lab://other" }), machine,
+			requestingNode(after, after, func(n *corev1.Node) { n.Spec.ProviderID = "lab://other" }), machine,
 			v1alpha1.ReclaimRecord{},
 			lifecycle.ForeignRequest,
 		},
 		"AnotherMachineID": {
 			"It said something else first. Cluster API mirrors what it says now.",
-			asking(after, after, func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "ffff" }), mirroring(machine, "ffff"),
+			requestingNode(after, after, func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "ffff" }), mirroring(machine, "ffff"),
 			v1alpha1.ReclaimRecord{},
 			lifecycle.ForeignRequest,
 		},
 		"SameHost": {
 			"Both are those of the Machine.",
-			asking(after, after, func(n *corev1.Node) {
+			requestingNode(after, after, func(n *corev1.Node) {
 				n.Spec.ProviderID, n.Status.NodeInfo.MachineID = "lab://box", "0123"
 			}), machine,
 			v1alpha1.ReclaimRecord{},
@@ -162,14 +162,14 @@ func TestJudge(t *testing.T) {
 		},
 		"HostUnknown": {
 			"Cluster API has not reported on the host: the owner wins.",
-			asking(after, after, func(n *corev1.Node) { n.Spec.ProviderID = "lab://other" }),
+			requestingNode(after, after, func(n *corev1.Node) { n.Spec.ProviderID = "lab://other" }),
 			&clusterv1.Machine{ObjectMeta: machine.ObjectMeta},
 			v1alpha1.ReclaimRecord{},
 			lifecycle.FreshRequest,
 		},
 		"ServedOnAnotherNode": {
 			"Another Node of the same name is another Node.",
-			asking(after, after, nil), machine,
+			requestingNode(after, after, nil), machine,
 			v1alpha1.ReclaimRecord{Node: "n1", NodeUID: "u0", RequestedAt: after.Format(time.RFC3339)},
 			lifecycle.FreshRequest,
 		},
@@ -227,7 +227,7 @@ func TestANodeThatIsNotBelievedHasToProveItself(t *testing.T) {
 		"WithoutProviderID": {"Where it cannot be told, the owner wins.", known, says("n1", "lab://box"), "n1", "", "", lifecycle.FreshRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node := asking(noon, noon, func(n *corev1.Node) {
+			node := requestingNode(noon, noon, func(n *corev1.Node) {
 				n.Name, n.Spec.ProviderID, n.Status.NodeInfo.MachineID = tc.node, tc.id, tc.hostSays
 			})
 			if got := reclaim.Judge(node, machine, v1alpha1.ReclaimRecord{}, children.Host{Host: tc.believed, Reported: tc.says}); got != tc.want {

@@ -39,7 +39,7 @@ func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {
 		n++
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "box-machine", fmt.Errorf("nobody deletes today, request %d", n))
 	})
-	w.ask("true")
+	w.annotate("true")
 	for range 3 {
 		if _, err := w.reconcile(); !apierrors.IsForbidden(err) {
 			t.Fatalf("got %v, want the refusal, so that it is tried again", err)
@@ -72,7 +72,7 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	w.refuse("patch Machine", func() error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("not now"))
 	})
-	w.ask("true")
+	w.annotate("true")
 	begin := w.clock.Now()
 	for w.clock.Since(begin) < time.Minute {
 		next, err := w.reconcile()

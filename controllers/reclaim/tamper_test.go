@@ -128,7 +128,7 @@ var stages = map[string]func(*fleet){
 	"ShuttingDown":    func(f *fleet) { f.Edit(f.sm, func() { f.sm.Spec.Schedule.DaysOfWeek = nil }) },
 	"Terminated":      func(f *fleet) { f.Edit(f.sm, func() { f.sm.Spec.KillSwitch = true }) },
 	"Deleting":        func(f *fleet) { f.Must(f.Client.Delete(f.Context(), f.sm)) },
-	"EmergencyRemove": func(f *fleet) { f.ask("true") },
+	"EmergencyRemove": func(f *fleet) { f.annotate("true") },
 }
 
 // reclaimed returns the observed states of a machine that is tampered with in a phase, and that its owner then
@@ -140,7 +140,7 @@ func reclaimed(t *testing.T, enter func(*fleet), tamper func(*fleet), two bool) 
 	f.settle()
 	tamper(f)
 	f.Read(f.node)
-	f.ask("true")
+	f.annotate("true")
 	f.settle()
 	seen := []string{f.seen()}
 	f.clusterAPI()

@@ -423,7 +423,7 @@ func TestACacheThatStaysLateIsMetLessOften(t *testing.T) {
 		_, err := w.nodes.Reconcile(w.Context(), detach.RequestFor(cluster, "ws-1"))
 		w.must(err)
 		w.lbs.Live = throttledRetry{w}
-		before, took := w.edge.asked, time.Duration(0)
+		before, took := w.edge.reads, time.Duration(0)
 		for range 20 {
 			result, err := w.lbs.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.balancer())})
 			if apierrors.IsConflict(err) {
@@ -433,7 +433,7 @@ func TestACacheThatStaysLateIsMetLessOften(t *testing.T) {
 			took += result.RequeueAfter
 			w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
 		}
-		if asked := w.edge.asked - before; took < 5*time.Second {
+		if asked := w.edge.reads - before; took < 5*time.Second {
 			t.Errorf("in %s the load balancer is asked %d times, and so on without end", took, asked)
 		}
 	})
@@ -452,9 +452,9 @@ func TestALoadBalancerThatNobodyAskedHasNotAnswered(t *testing.T) {
 			t.Fatalf("before: %+v", c)
 		}
 		w.edit("ws-1", uncordon)
-		asked := w.edge.asked
+		asked := w.edge.reads
 		w.settle()
-		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status == metav1.ConditionTrue && w.edge.asked == asked {
+		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status == metav1.ConditionTrue && w.edge.reads == asked {
 			t.Errorf("it is down, and nobody asked it again: %+v", c)
 		}
 	})

@@ -116,8 +116,8 @@ func (w *world) wantOut(when string, edge, other bool) {
 func TestANodeWhosePodsRunCostsNothing(t *testing.T) {
 	inServed(t, func(w *world) {
 		w.settle()
-		if len(w.writes) > 0 || w.edge.asked+w.edge.told > 0 {
-			t.Errorf("wrote %v, asked %d times, told %d times", w.writes, w.edge.asked, w.edge.told)
+		if len(w.writes) > 0 || w.edge.reads+w.edge.writes > 0 {
+			t.Errorf("wrote %v, asked %d times, told %d times", w.writes, w.edge.reads, w.edge.writes)
 		}
 	})
 }

@@ -26,8 +26,8 @@ func uncordon(n *corev1.Node) { n.Spec.Unschedulable = false }
 func TestANodeThatRunsCostsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.settle()
-		if len(w.writes) > 0 || w.edge.asked+w.edge.told > 0 {
-			t.Errorf("wrote %v, asked %d times, told %d times", w.writes, w.edge.asked, w.edge.told)
+		if len(w.writes) > 0 || w.edge.reads+w.edge.writes > 0 {
+			t.Errorf("wrote %v, asked %d times, told %d times", w.writes, w.edge.reads, w.edge.writes)
 		}
 	})
 }
@@ -36,13 +36,13 @@ func TestACordonedNodeIsTakenOutAndPutBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
 		w.settle()
-		if !w.edge.servers["ws-1"].drains || w.edge.servers["ws-2"].drains || w.edge.told != 1 {
-			t.Errorf("servers %+v %+v, told %d times, want once", w.edge.servers["ws-1"], w.edge.servers["ws-2"], w.edge.told)
+		if !w.edge.servers["ws-1"].drains || w.edge.servers["ws-2"].drains || w.edge.writes != 1 {
+			t.Errorf("servers %+v %+v, told %d times, want once", w.edge.servers["ws-1"], w.edge.servers["ws-2"], w.edge.writes)
 		}
 		w.edit("ws-1", uncordon)
 		w.settle()
-		if w.edge.servers["ws-1"].drains || w.attachment("ws-1") != nil || w.edge.told != 2 {
-			t.Errorf("server %+v, attachment %+v, told %d times", w.edge.servers["ws-1"], w.attachment("ws-1"), w.edge.told)
+		if w.edge.servers["ws-1"].drains || w.attachment("ws-1") != nil || w.edge.writes != 2 {
+			t.Errorf("server %+v, attachment %+v, told %d times", w.edge.servers["ws-1"], w.attachment("ws-1"), w.edge.writes)
 		}
 		if n := w.node("ws-1"); n.Annotations["node-detacher.variant.run/detaching"] != "false" {
 			t.Errorf("annotations %v", n.Annotations)
@@ -144,8 +144,8 @@ func TestWhoWaitsForItsTurnKeepsItsPlace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", "")
 		w.settle()
-		if len(w.writes) > 0 || w.edge.told > 0 {
-			t.Errorf("wrote %v, told %d times", w.writes, w.edge.told)
+		if len(w.writes) > 0 || w.edge.writes > 0 {
+			t.Errorf("wrote %v, told %d times", w.writes, w.edge.writes)
 		}
 	})
 }
@@ -176,15 +176,15 @@ func TestNothingIsToldWhileActuationIsPaused(t *testing.T) {
 				w.settle()
 				w.gate = gate
 				w.restart()
-				before, told := len(w.writes), w.edge.told
+				before, told := len(w.writes), w.edge.writes
 				w.edit("ws-1", uncordon)
 				w.edit("ws-2", cordon)
 				w.edge.servers["ws-1"].drains = false // It has restarted, too.
 				for range 5 {
 					w.turn()
 				}
-				if len(w.writes) != before || w.edge.told != told {
-					t.Errorf("wrote %v, told %d times", w.writes[before:], w.edge.told-told)
+				if len(w.writes) != before || w.edge.writes != told {
+					t.Errorf("wrote %v, told %d times", w.writes[before:], w.edge.writes-told)
 				}
 			})
 		})
@@ -197,8 +197,8 @@ func TestAPausedClusterIsLeftAlone(t *testing.T) {
 		w.cluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
 		w.edit("ws-1", cordon)
 		w.settle()
-		if len(w.writes) > 0 || w.edge.asked+w.edge.told > 0 {
-			t.Errorf("wrote %v, asked %d, told %d", w.writes, w.edge.asked, w.edge.told)
+		if len(w.writes) > 0 || w.edge.reads+w.edge.writes > 0 {
+			t.Errorf("wrote %v, asked %d, told %d", w.writes, w.edge.reads, w.edge.writes)
 		}
 	})
 }
@@ -281,8 +281,8 @@ func TestControlPlaneNodesStay(t *testing.T) {
 			n.Spec.Unschedulable = true
 		})
 		w.settle()
-		if w.edge.asked+w.edge.told > 0 {
-			t.Errorf("asked %d, told %d", w.edge.asked, w.edge.told)
+		if w.edge.reads+w.edge.writes > 0 {
+			t.Errorf("asked %d, told %d", w.edge.reads, w.edge.writes)
 		}
 		lb := w.balancer()
 		lb.Spec.ControlPlane, lb.Generation = true, 2

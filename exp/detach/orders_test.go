@@ -39,7 +39,7 @@ func TestWhatWasTakenIsGivenBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStory(rt)
-		s.tell(rt, s.actions())
+		s.run(rt, s.actions())
 		s.finish()
 	})
 }
@@ -50,8 +50,8 @@ func newStory(rt *rapid.T) *story {
 	return s
 }
 
-// tell runs some of the actions.
-func (s *story) tell(rt *rapid.T, actions []action) {
+// run runs some of the actions.
+func (s *story) run(rt *rapid.T, actions []action) {
 	s.Helper()
 	names := make([]string, 0, len(actions))
 	for _, a := range actions {
@@ -237,9 +237,9 @@ func (s *story) finish() {
 			s.Errorf("NodeAttachment %s is left: %+v", name, a)
 		}
 	}
-	before := fmt.Sprint(len(s.writes), s.edge.told, s.edge.asked)
+	before := fmt.Sprint(len(s.writes), s.edge.writes, s.edge.reads)
 	s.turn()
-	if after := fmt.Sprint(len(s.writes), s.edge.told, s.edge.asked); before != after {
+	if after := fmt.Sprint(len(s.writes), s.edge.writes, s.edge.reads); before != after {
 		s.Errorf("a settled world is asked and written to: %s, then %s", before, after)
 	}
 }
@@ -251,7 +251,7 @@ func TestWhatWasTakenIsGivenBackWhateverOthersDo(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStory(rt)
 		rolls := func(a action) bool { return a.name == "update the DaemonSet" } // A deleted LoadBalancer rolls nothing.
-		s.tell(rt, append(slices.DeleteFunc(s.actions(), rolls), s.more()...))
+		s.run(rt, append(slices.DeleteFunc(s.actions(), rolls), s.more()...))
 		s.edge.half, s.refuses = false, ""
 		for _, server := range s.edge.servers {
 			server.refuses = false

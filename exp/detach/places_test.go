@@ -233,7 +233,7 @@ func TestAPlaceOfTwoLoadBalancers(t *testing.T) {
 				}
 				w.edit("ws-1", cordon)
 				w.settle()
-				told := w.edge.told
+				told := w.edge.writes
 				w.must(w.Delete(w.Context(), w.balancer()))
 				if c.late {
 					w.create(other)
@@ -242,7 +242,7 @@ func TestAPlaceOfTwoLoadBalancers(t *testing.T) {
 				if w.balancer() != nil {
 					t.Fatal("the deleted LoadBalancer stays")
 				}
-				if got := w.edge.told == told; got != c.stays {
+				if got := w.edge.writes == told; got != c.stays {
 					t.Errorf("the place stayed out: %t, want %t; record %+v", got, c.stays, w.attachment("ws-1").Spec.Memberships)
 				}
 				w.edit("ws-1", uncordon)

@@ -186,9 +186,9 @@ func TestARollTakesOneNodeAfterTheOther(t *testing.T) {
 		if w.attachment("ws-1") != nil || w.attachment("ws-2") != nil {
 			t.Errorf("attachments %+v %+v", w.attachment("ws-1"), w.attachment("ws-2"))
 		}
-		before := fmt.Sprint(len(w.writes), w.edge.told, w.edge.asked)
+		before := fmt.Sprint(len(w.writes), w.edge.writes, w.edge.reads)
 		w.turn()
-		if after := fmt.Sprint(len(w.writes), w.edge.told, w.edge.asked); before != after {
+		if after := fmt.Sprint(len(w.writes), w.edge.writes, w.edge.reads); before != after {
 			t.Errorf("a settled world is asked and written to: %s, then %s", before, after)
 		}
 	})

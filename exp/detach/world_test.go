@@ -269,7 +269,7 @@ func (aside) Stop(client.ObjectKey) {}
 // other error fails the test.
 func (w *world) turn() (busy bool) {
 	w.Helper()
-	before := len(w.writes) + w.edge.told
+	before := len(w.writes) + w.edge.writes
 	var requests []ctrl.Request
 	for _, name := range []string{"", "ws-1", "ws-2"} {
 		requests = append(requests, detach.RequestFor(cluster, name))
@@ -286,7 +286,7 @@ func (w *world) turn() (busy bool) {
 		w.allow(err)
 		busy = busy || err != nil
 	}
-	return busy || len(w.writes)+w.edge.told != before
+	return busy || len(w.writes)+w.edge.writes != before
 }
 
 func (w *world) allow(err error) {
@@ -424,8 +424,8 @@ type edge struct {
 	cloud bool
 	// half means that one of its two processes does not answer.
 	half bool
-	// told counts the calls of Drain and Restore. asked counts the reads.
-	told, asked int
+	// writes counts the calls of Drain and Restore. reads counts the reads.
+	writes, reads int
 }
 
 // server is one of its servers.
@@ -445,7 +445,7 @@ var (
 func newEdge() *edge { return &edge{servers: map[string]*server{}} }
 
 func (e *edge) Discover(_ context.Context, node balancer.Node) (found []balancer.Membership, err error) {
-	if e.asked++; e.down {
+	if e.reads++; e.down {
 		return nil, errDown
 	}
 	if len(node.Addresses) == 0 {
@@ -468,7 +468,7 @@ func (e *edge) partly() error {
 }
 
 func (e *edge) Status(_ context.Context, places []balancer.Membership) (statuses []balancer.Status, err error) {
-	if e.asked++; e.down {
+	if e.reads++; e.down {
 		return nil, errDown
 	}
 	for _, p := range places {
@@ -521,7 +521,7 @@ func (e *edge) Restore(_ context.Context, places []balancer.Membership) error {
 }
 
 func (e *edge) tell(places []balancer.Membership, drains bool) (err error) {
-	if e.told++; e.down {
+	if e.writes++; e.down {
 		return errDown
 	}
 	for _, p := range places {

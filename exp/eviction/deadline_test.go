@@ -131,8 +131,8 @@ func TestAGuardThatEndsOnceItHasAsked(t *testing.T) {
 		return nil, nil
 	}
 	_, err := w.try("db-0")
-	if !errors.Is(err, testenv.ErrLost) || !w.asked(p) {
-		t.Fatalf("asked %t: %v", w.asked(p), err)
+	if !errors.Is(err, testenv.ErrLost) || !w.isMarked(p) {
+		t.Fatalf("asked %t: %v", w.isMarked(p), err)
 	}
 	w.Fail, w.Writes = nil, nil
 	for range 2 {
@@ -184,7 +184,7 @@ func TestAPodThatIsACopy(t *testing.T) {
 	w.pass(time.Second)
 	w.evict("db-0", verdict.Allow, verdict.Overdue)
 	w.evict("db-1", verdict.Wait, verdict.Requested)
-	if !w.asked(next) {
+	if !w.isMarked(next) {
 		t.Error("a pod that is overdue keeps others waiting")
 	}
 }
@@ -237,7 +237,7 @@ func TestAPodThatComesBackOnItsNode(t *testing.T) {
 			for i := range 6 { // Before the deadline, each of the pods is marked.
 				p := owned(tc.names[i%2])
 				w.evict(p.Name, verdict.Wait, verdict.Requested)
-				if !w.asked(p) {
+				if !w.isMarked(p) {
 					t.Fatalf("its operator is not asked for pod %d", i)
 				}
 				w.pass(10 * time.Second)

@@ -47,7 +47,7 @@ func TestAnOperatorMovesItsPod(t *testing.T) {
 		for range 4 {
 			evict()
 		}
-		see(fmt.Sprint("asked ", w.asked(p)))
+		see(fmt.Sprint("asked ", w.isMarked(p)))
 		w.leave(p)
 		w.pod("db-0", 1)
 		for range 3 {
@@ -71,7 +71,7 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 		t.Errorf("said %q", resp.Message)
 	}
 	w.wantWrites("create RescheduleRequest", "patch Pod", "patch RescheduleRequest")
-	if !w.asked(p) {
+	if !w.isMarked(p) {
 		t.Error("nobody asked")
 	}
 	version := p.ResourceVersion
@@ -108,12 +108,12 @@ func TestAMovedPodIsGone(t *testing.T) {
 		w.evict("db-0", verdict.Gone, verdict.Rescheduled)
 		w.pass(5 * time.Second)
 	}
-	if w.asked(moved) {
+	if w.isMarked(moved) {
 		t.Error("a pod that has been moved is moved again")
 	}
 	w.drain(1, true) // Its new Node is drained, too.
 	w.evict("db-0", verdict.Wait, verdict.Requested)
-	if !w.asked(moved) {
+	if !w.isMarked(moved) {
 		t.Error("nobody asked")
 	}
 	w.drain(1, false)
@@ -154,7 +154,7 @@ func TestWhatIsStaleSaysNothing(t *testing.T) {
 	p := w.pod("db-0", 0)
 	w.drain(0, true)
 	for range 3 {
-		w.evict("db-0", verdict.Wait, map[bool]string{false: verdict.Requested, true: verdict.Waiting}[w.asked(p)])
+		w.evict("db-0", verdict.Wait, map[bool]string{false: verdict.Requested, true: verdict.Waiting}[w.isMarked(p)])
 	}
 }
 
@@ -207,7 +207,7 @@ func TestACacheThatIsLate(t *testing.T) {
 	w.drain(1, true)
 	w.evictor.Cache = shows
 	w.evict("db-0", verdict.Wait, verdict.Requested)
-	if !w.asked(next) {
+	if !w.isMarked(next) {
 		t.Error("the operator of the pod that is there is not asked")
 	}
 	w.leave(next)
@@ -215,7 +215,7 @@ func TestACacheThatIsLate(t *testing.T) {
 	w.evictor.Cache = fake.NewClientBuilder().WithScheme(w.Client.Scheme()).Build()
 	last := w.pod("db-1", 1)
 	w.evict("db-1", verdict.Wait, verdict.Requested)
-	if !w.asked(last) {
+	if !w.isMarked(last) {
 		t.Error("the operator of the pod that is not shown yet is not asked")
 	}
 }

@@ -124,7 +124,7 @@ func (w *tale) tell() {
 		w.pass(eviction.DefaultNameProtection + time.Second)
 	}
 	for _, p := range w.pods {
-		if w.asked(p) && !w.byHand[p.UID] {
+		if w.isMarked(p) && !w.byHand[p.UID] {
 			w.wrong("%s is asked for", p.Name)
 		}
 	}
@@ -306,7 +306,7 @@ func (w *tale) movedFromDrained(p *corev1.Pod) bool {
 func (w *tale) move(name string) {
 	w.Helper()
 	p := w.pods[name]
-	if !w.asked(p) {
+	if !w.isMarked(p) {
 		return
 	}
 	for i, node := range w.nodes {
@@ -362,7 +362,7 @@ func (w *tale) check() {
 	}
 	var moving []string
 	for name, p := range w.pods {
-		if !w.asked(p) || w.byHand[p.UID] {
+		if !w.isMarked(p) || w.byHand[p.UID] {
 			continue
 		}
 		if p.Annotations[evictionv1.RequestedAnnotation] != "" && !w.askedForLong(p) {

@@ -44,7 +44,7 @@ func TestOneAfterTheOther(t *testing.T) {
 			}
 			var asked []string
 			for name, p := range pods {
-				if w.asked(p) {
+				if w.isMarked(p) {
 					asked = append(asked, name)
 				}
 			}
@@ -79,7 +79,7 @@ func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 	other := *w.evictor
 	busy := false
 	w.Fail = func(int) (before, after error) {
-		if list := w.requests(); !busy && len(list) == 3 && !w.asked(second) && !slices.Contains(w.Writes, "patch RescheduleRequest") {
+		if list := w.requests(); !busy && len(list) == 3 && !w.isMarked(second) && !slices.Contains(w.Writes, "patch RescheduleRequest") {
 			busy = true
 			w.pass(2 * time.Second)
 			_, err := other.Evict(t.Context(), eviction.Attempt{Pod: client.ObjectKeyFromObject(third)})
@@ -90,7 +90,7 @@ func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 	w.Writes = nil
 	_, err := w.try(second.Name)
 	w.Must(err)
-	if w.asked(second) && w.asked(third) {
+	if w.isMarked(second) && w.isMarked(third) {
 		t.Errorf("two are moved at a time, of one: %v", w.Writes)
 	}
 }
@@ -111,7 +111,7 @@ func TestAPlaceThatIsGivenUp(t *testing.T) {
 		return nil, nil
 	}
 	w.evict("db-0", verdict.Wait, verdict.Requested)
-	if !w.asked(first) || w.asked(second) {
+	if !w.isMarked(first) || w.isMarked(second) {
 		t.Error("two are moved at a time, of one")
 	}
 	w.settle()
@@ -234,7 +234,7 @@ func TestAnUnconfirmedMarkCounts(t *testing.T) {
 	}
 	_, _ = w.try("db-0")
 	w.Fail = nil
-	if r := w.requests(); len(r) != 1 || !w.asked(p) || !r[0].Spec.AskedTime.IsZero() {
+	if r := w.requests(); len(r) != 1 || !w.isMarked(p) || !r[0].Spec.AskedTime.IsZero() {
 		t.Fatalf("got %+v of %v", r, w.Writes)
 	}
 	w.Edit(p, func() { delete(p.Annotations, moveKey) })
@@ -293,7 +293,7 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	w.late.catchUp(true, true, true)
 	w.restart(interceptor.Funcs{})
 	w.evict("db-1", verdict.Wait, verdict.Requested)
-	if !w.asked(second) || w.asked(third) {
+	if !w.isMarked(second) || w.isMarked(third) {
 		t.Error("the next one is not asked for")
 	}
 }

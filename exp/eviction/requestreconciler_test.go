@@ -76,7 +76,7 @@ func TestWhatOthersAskedForStays(t *testing.T) {
 	w.wantWrites("create RescheduleRequest")
 	w.drain(0, false)
 	w.settle()
-	if !w.asked(p) || w.left() != "" {
+	if !w.isMarked(p) || w.left() != "" {
 		t.Errorf("annotations %v, left %s", p.Annotations, w.left())
 	}
 }
@@ -155,11 +155,11 @@ func TestADrainThatBeginsAnew(t *testing.T) {
 	w.evict("db-0", verdict.Wait, verdict.Withdrawing)
 	w.pass(verdict.MarkRemovalDelay)
 	w.tend()
-	if w.asked(p) {
+	if w.isMarked(p) {
 		t.Error("not taken back")
 	}
 	w.evict("db-0", verdict.Wait, verdict.Requested)
-	if !w.asked(p) {
+	if !w.isMarked(p) {
 		t.Error("nobody asked")
 	}
 }

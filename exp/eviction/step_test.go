@@ -169,7 +169,7 @@ func TestAMachineLeavesOnceItsPodsAreMoved(t *testing.T) {
 					switch {
 					case !v.Holds:
 						moved := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.ns, Name: becomes}}
-						if !d.Read(moved) || d.asked(moved) || !moved.DeletionTimestamp.IsZero() {
+						if !d.Read(moved) || d.isMarked(moved) || !moved.DeletionTimestamp.IsZero() {
 							t.Errorf("the pod that took its place: %+v", moved.ObjectMeta)
 						}
 						return append(seen, fmt.Sprintf("cordoned %t, missed %t, %s", d.cordoned(), v.Missed, note)), len(d.Writes)
@@ -290,7 +290,7 @@ func TestOneMoveAfterTheOther(t *testing.T) {
 		if n := strings.Count(v.Note, "has been asked"); n != 1 || strings.Count(v.Note, turnOf) != left-1 || !v.Holds {
 			t.Fatalf("with %d left: %+v", left, v)
 		}
-		i := slices.IndexFunc(pods, d.asked)
+		i := slices.IndexFunc(pods, d.isMarked)
 		d.leave(pods[i])
 		pods = slices.Delete(pods, i, i+1)
 	}
@@ -554,7 +554,7 @@ func TestNothingIsAskedInAPause(t *testing.T) {
 			if v := d.turn(); !v.Holds {
 				t.Errorf("got %+v", v)
 			}
-			if d.asked(p) || d.cordoned() != tc.cordoned || len(d.requests()) > 0 {
+			if d.isMarked(p) || d.cordoned() != tc.cordoned || len(d.requests()) > 0 {
 				t.Errorf("written %v", d.Writes)
 			}
 			d.wantWrites()
@@ -589,7 +589,7 @@ func TestANodeThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	d.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	d.Must(d.Client.Status().Update(t.Context(), d.nodes[0]))
 	d.wants(d.turn(), false, false, "the Node does not answer, and its pods are not waited for; "+asked)
-	if !d.asked(p) {
+	if !d.isMarked(p) {
 		t.Error("its operator was not asked")
 	}
 }
@@ -630,7 +630,7 @@ func TestANamespaceThatGoesHoldsNobody(t *testing.T) {
 	p := d.pod("db-0", 0)
 	d.Must(d.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.ns}}))
 	d.wants(d.turn(), false, false, "")
-	if d.asked(p) {
+	if d.isMarked(p) {
 		t.Error("an operator is asked for what goes")
 	}
 }
@@ -645,7 +645,7 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 		}
 		return nil, nil
 	}
-	if v := d.turn(); !v.Holds || !strings.HasPrefix(v.Note, "cordoning Node: ") || d.asked(p) {
+	if v := d.turn(); !v.Holds || !strings.HasPrefix(v.Note, "cordoning Node: ") || d.isMarked(p) {
 		t.Errorf("got %+v", v)
 	}
 	d.wants(d.turn(), true, false, asked)

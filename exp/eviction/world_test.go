@@ -156,16 +156,16 @@ type indexed struct{ client.Reader }
 
 // List implements client.Reader.
 func (r indexed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	var asked string
+	var isMarked string
 	rest := slices.DeleteFunc(slices.Clone(opts), func(o client.ListOption) bool {
 		by, ok := o.(client.MatchingFields)
-		asked += by[eviction.AskedTimeIndex]
+		isMarked += by[eviction.AskedTimeIndex]
 		return ok
 	})
 	err := r.Reader.List(ctx, list, rest...)
-	if requests, ok := list.(*evictionv1.RescheduleRequestList); ok && asked != "" {
+	if requests, ok := list.(*evictionv1.RescheduleRequestList); ok && isMarked != "" {
 		requests.Items = slices.DeleteFunc(requests.Items, func(q evictionv1.RescheduleRequest) bool {
-			return !slices.Contains(eviction.IndexAskedTime(&q), asked)
+			return !slices.Contains(eviction.IndexAskedTime(&q), isMarked)
 		})
 	}
 	return err
@@ -312,8 +312,8 @@ func (w *world) evict(name string, want verdict.Answer, outcome string) eviction
 	return resp
 }
 
-// asked reports whether a pod has the mark.
-func (w *world) asked(p *corev1.Pod) bool {
+// isMarked reports whether a pod has the mark.
+func (w *world) isMarked(p *corev1.Pod) bool {
 	w.Helper()
 	return w.Read(p) && p.Annotations[moveKey] == "please"
 }
@@ -349,7 +349,7 @@ func (w *world) settle() {
 func (w *world) wantTakenBack(p *corev1.Pod) {
 	w.Helper()
 	w.settle()
-	if w.asked(p) || w.left() != "" {
+	if w.isMarked(p) || w.left() != "" {
 		w.Errorf("annotations %v, left %s", p.Annotations, w.left())
 	}
 }

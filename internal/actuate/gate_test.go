@@ -573,7 +573,7 @@ func TestTheTransportHoldsABrokenActuator(t *testing.T) {
 	}
 }
 
-// connected is a cluster cache that returns the REST config of its cluster.
+// connected is a cluster cache that returns the client configuration of its cluster.
 type connected struct {
 	clustercache.ClusterCache
 	config *rest.Config

@@ -33,8 +33,8 @@ func (s *apiServer) RoundTrip(*http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// ask asks the API server, and returns what to make of our clock then.
-func ask(t *testing.T, c *apiclock.Clock, s *apiServer) rails.Trust {
+// sample sends a request to the API server, and returns the trust in the local clock after it.
+func sample(t *testing.T, c *apiclock.Clock, s *apiServer) rails.Trust {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://lab.test/api", nil)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestAnswersTellTheTime(t *testing.T) {
 		"SaysNever": {"An answer without a time is none.", apiServer{status: 200, silent: true}, rails.Untold},
 	} {
 		tc.server.ours = clocktesting.NewFakePassiveClock(noon)
-		if got := ask(t, apiclock.New(tc.server.ours), &tc.server); got != tc.want {
+		if got := sample(t, apiclock.New(tc.server.ours), &tc.server); got != tc.want {
 			t.Errorf("%s: %d, want %d: %s", name, got, tc.want, tc.reason)
 		}
 	}
@@ -90,7 +90,7 @@ func TestWhoeverWaitsHearsOfIt(t *testing.T) {
 		{0, rails.Trusted, 3},
 	} {
 		s.ahead = step.ahead
-		if got := ask(t, c, s); got != step.want || told != step.told {
+		if got := sample(t, c, s); got != step.want || told != step.told {
 			t.Errorf("step %d: %d, told %d times, want %d and %d", i, got, told, step.want, step.told)
 		}
 	}
@@ -128,9 +128,9 @@ func TestAStepIsSuspect(t *testing.T) {
 			}
 			const before, after = time.Minute, time.Minute + time.Second
 			at(noon, 0)
-			ask(t, c, s)
+			sample(t, c, s)
 			at(noon.Add(before), before)
-			if got := ask(t, c, s); got != rails.Trusted {
+			if got := sample(t, c, s); got != rails.Trusted {
 				t.Fatalf("before the step: %d", got)
 			}
 			start := noon.Add(after + tc.step)
@@ -139,17 +139,17 @@ func TestAStepIsSuspect(t *testing.T) {
 				t.Errorf("before the next answer: %d, want %d", got, tc.want)
 			}
 			for range 5 {
-				if got := ask(t, c, s); got != tc.want {
+				if got := sample(t, c, s); got != tc.want {
 					t.Errorf("after the step: %d, want %d", got, tc.want)
 				}
 			}
 			at(start.Add(5*time.Minute-1), after+5*time.Minute-1)
-			if got := ask(t, c, s); got != tc.want {
+			if got := sample(t, c, s); got != tc.want {
 				t.Errorf("5 minutes later: %d, want %d", got, tc.want)
 			}
 			at(start.Add(5*time.Minute), after+5*time.Minute)
 			for range 3 {
-				ask(t, c, s)
+				sample(t, c, s)
 			}
 			if got := c.Trust(); got != rails.Trusted {
 				t.Errorf("after 5 minutes and three answers: %d, want %d", got, rails.Trusted)

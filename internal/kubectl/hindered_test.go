@@ -23,7 +23,7 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 		}
 	}
 	record := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java"}
-	request := asked(record)
+	request := withRequest(record)
 	kill := func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }
 	drains := func(reason, message string) func(*v1alpha1.ScheduledMachine) {
 		return func(m *v1alpha1.ScheduledMachine) {

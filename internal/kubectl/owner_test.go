@@ -17,8 +17,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// asked adds a request in progress to a machine.
-func asked(r v1alpha1.ReclaimRecord) func(*v1alpha1.ScheduledMachine) {
+// withRequest adds a request in progress to a machine.
+func withRequest(r v1alpha1.ReclaimRecord) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
 		m.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: r.String()}
 	}
@@ -95,7 +95,7 @@ func TestGiveBack(t *testing.T) {
 		},
 		"Leaving": {"A drain is no reason to wait.", machine("office", leaving), said(takeBack), []string{written}},
 		"Asked": {
-			"The first request stands.", machine("office", asked(java)),
+			"The first request stands.", machine("office", withRequest(java)),
 			said("office: it is being given back already: its owner started a program that matches java.\n"), nil,
 		},
 		"GivenBack": {
@@ -153,7 +153,7 @@ func TestGiveBackDecidesAnewWhenSomebodyElseWasFaster(t *testing.T) {
 	t.Parallel()
 	server := &api{objects: map[string]any{path("office"): machine("office")}}
 	server.rival = func(a *api) {
-		a.objects[path("office")] = machine("office", asked(java))
+		a.objects[path("office")] = machine("office", withRequest(java))
 		a.touch(t, path("office"))
 	}
 	got := run("", "give-back", "office", server.serve(t))
@@ -173,8 +173,8 @@ func TestGiveBackWaits(t *testing.T) {
 		"ToTheEnd": {
 			"Every step once, with its time, until it is over.",
 			[]*v1alpha1.ScheduledMachine{
-				machine("office", asked(ada)), machine("office", asked(ada), taking), machine("office", asked(ada), taking),
-				machine("office", asked(ada), taking, func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = nil }),
+				machine("office", withRequest(ada)), machine("office", withRequest(ada), taking), machine("office", withRequest(ada), taking),
+				machine("office", withRequest(ada), taking, func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = nil }),
 				machine("office", reclaimed(ada), func(m *v1alpha1.ScheduledMachine) { m.Status.ObservedGeneration-- }),
 				machine("office", reclaimed(ada)),
 			},
@@ -217,7 +217,7 @@ func TestGiveBackWaits(t *testing.T) {
 		},
 		"NobodyServesIt": {
 			"Whom to ask is said with it.",
-			[]*v1alpha1.ScheduledMachine{machine("office", asked(ada), unserved("b"))},
+			[]*v1alpha1.ScheduledMachine{machine("office", withRequest(ada), unserved("b"))},
 			[]string{"--timeout=1s"},
 			result{
 				Out: takeBack + "17:00:00  the request is recorded\n",
@@ -251,8 +251,8 @@ func TestGiveBackWaitsForAServerThatNoLongerAnswers(t *testing.T) {
 
 func TestGiveBackWatchesAnewWhenAWatchEnds(t *testing.T) {
 	t.Parallel()
-	server := &api{objects: map[string]any{path("office"): machine("office", asked(ada))}, cut: true}
-	server.story = []*v1alpha1.ScheduledMachine{machine("office", asked(ada), taking)}
+	server := &api{objects: map[string]any{path("office"): machine("office", withRequest(ada))}, cut: true}
+	server.story = []*v1alpha1.ScheduledMachine{machine("office", withRequest(ada), taking)}
 	server.watched = func() { server.objects[path("office")] = machine("office", reclaimed(ada)) }
 	got := run("", "give-back", "office", "--wait", server.serve(t))
 	if got.Code != 0 || !strings.HasSuffix(got.Out, "17:00:00  given back: the schedule is off, and the machine has left the cluster\n") {
@@ -315,7 +315,7 @@ func TestResume(t *testing.T) {
 			nil,
 		},
 		"UnderWay": {
-			"It would be turned off again.", machine("office", asked(java), taking),
+			"It would be turned off again.", machine("office", withRequest(java), taking),
 			result{Err: "error: office: it is still being given back, and at the end its schedule is turned off: try again after that\n", Code: 1},
 			nil,
 		},
@@ -464,10 +464,10 @@ func TestWhy(t *testing.T) {
 			[]string{"and it stays out of the cluster until it is resumed, also in its window\n", "Next:      nothing: kept away until it is resumed\n", "Do:        to lend it again: kubectl 5spot -n farm resume office\n"},
 		},
 		"LentAgain":      {"The owner may still be there, and somebody set a trap.", machine("office", lentAgain), "Running", []string{"Note:      argocd-controller turned the schedule on\n"}},
-		"Returning":      {"Nothing of the schedule counts any more.", machine("office", asked(java), taking), "Returning", []string{"Next:      nothing: its schedule is being turned off\n"}},
+		"Returning":      {"Nothing of the schedule counts any more.", machine("office", withRequest(java), taking), "Returning", []string{"Next:      nothing: its schedule is being turned off\n"}},
 		"StillThere":     {"Off is not gone.", machine("office", reclaimed(java), func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Returning", []string{"the machine is still leaving"}},
 		"Paused":         {"It stands above all else: not even the owner is served.", machine("office", pausedMachine), "Paused", []string{"not even for its owner", "Next:      nothing: paused\n"}},
-		"PausedAndAsked": {"The owner is told that the request is not lost.", machine("office", asked(java), func(m *v1alpha1.ScheduledMachine) { m.Annotations[clusterv1.PausedAnnotation] = "" }), "Paused", []string{"Note:      its owner has asked for it, and the request is kept\n"}},
+		"PausedAndAsked": {"The owner is told that the request is not lost.", machine("office", withRequest(java), func(m *v1alpha1.ScheduledMachine) { m.Annotations[clusterv1.PausedAnnotation] = "" }), "Paused", []string{"Note:      its owner has asked for it, and the request is kept\n"}},
 		"PausedGoing":    {"The machine leaves after the pause, and an engineer decides before that.", machine("office", pausedMachine, going), "Paused", []string{"Note:      its ScheduledMachine is being deleted: the machine leaves when the pause ends\n"}},
 		"KillSwitch":     {"By whom is not known, how to end it is.", machine("office", killed, none), "KillSwitch", []string{"stays away", `'{"spec":{"killSwitch":false}}'`, "Next:      nothing: the kill switch is on\n"}},
 		"Removing":       {"It is not gone yet.", machine("office", killed), "KillSwitch", []string{"is being removed"}},
@@ -485,7 +485,7 @@ func TestWhy(t *testing.T) {
 		"Pending":        {"Nobody has looked.", machine("office", fresh), "Pending", []string{"no controller has seen it yet", "Next:      unknown: the controller has not seen"}},
 		"Deleting":       {"It goes for good.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }), "Deleting", []string{"it is being deleted", "Since:     2025-01-15T17:00:00Z (0s ago)\n", "Next:      nothing: it is being deleted\n"}},
 		"Unserved":       {"What is shown may be old.", machine("office", unserved("b")), "Running", []string{"Note:      the controller has not seen the latest change yet\n           " + noShard + "\n"}},
-		"AskedInVain":    {"The agent's or a person's request is on the object, and nobody has it.", machine("office", unserved(""), asked(ada), seen), "Returning", []string{"Note:      " + noManager + "\n"}},
+		"AskedInVain":    {"The agent's or a person's request is on the object, and nobody has it.", machine("office", unserved(""), withRequest(ada), seen), "Returning", []string{"Note:      " + noManager + "\n"}},
 		"Overdue":        {"An edge has passed, and nobody has shown it.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(-5 * 60e9) }), "Running", []string{"Note:      " + noManager + "\n"}},
 		"Unreachable": {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{
 			"its present state is unknown, as the workload cluster does not answer\n",

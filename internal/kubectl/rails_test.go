@@ -305,11 +305,11 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 			},
 		},
 		"OwnerWaits": {
-			"The owner is not told that it is being given back.", machine("office", frozen, asked(java)),
+			"The owner is not told that it is being given back.", machine("office", frozen, withRequest(java)),
 			[]string{"State:     Paused: actuation is paused in the manager", "Note:      its owner has asked for it, and the request is kept\n"},
 		},
 		"OwnerFirst": {
-			"A request waits for nobody.", machine("office", kept(departure.BlastRadiusCap, time.Minute), asked(java)),
+			"A request waits for nobody.", machine("office", kept(departure.BlastRadiusCap, time.Minute), withRequest(java)),
 			[]string{"State:     Returning: "},
 		},
 		"Deleting": {

@@ -230,7 +230,7 @@ func TestUndoDeleteRefuses(t *testing.T) {
 			"its Machine office-machine has not joined the cluster, so there is nothing to keep",
 		},
 		"Owner": {
-			"An owner's request comes first.", asked(java), nil,
+			"An owner's request comes first.", withRequest(java), nil,
 			"it is being given back to its owner (its owner started a program that matches java), so the machine leaves",
 		},
 		"KillSwitch": {"", func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }, nil, "spec.killSwitch is true, so the machine leaves"},
@@ -315,7 +315,7 @@ func TestUndoDeleteEndsItsPause(t *testing.T) {
 
 func TestUndoDeleteEndsThePauseOfAnInterruptedOne(t *testing.T) {
 	t.Parallel()
-	a := undoable(asked(java), func(m *v1alpha1.ScheduledMachine) {
+	a := undoable(withRequest(java), func(m *v1alpha1.ScheduledMachine) {
 		m.Annotations[clusterv1.PausedAnnotation] = "kubectl-5spot undo-delete"
 	})
 	got := run("", "undo-delete", "office", "--backup-dir", t.TempDir(), a.serve(t))

@@ -45,20 +45,20 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 		object *v1alpha1.ScheduledMachine
 		since  string // empty: no doubt is expected
 	}{
-		"OwnerOfWhatIsDeleted": {"Its owner is not told that it is given back.", machine("office", deletedAgo(time.Hour), leaving, asked(java), long), "5m"},
+		"OwnerOfWhatIsDeleted": {"Its owner is not told that it is given back.", machine("office", deletedAgo(time.Hour), leaving, withRequest(java), long), "5m"},
 		"OwnerOfWhatIsHeldAndDeleted": {
-			"A request waits at no rail.", machine("office", deletedAgo(time.Hour), kept(departure.WipeQuarantine, time.Hour), asked(java), long), "5m",
+			"A request waits at no rail.", machine("office", deletedAgo(time.Hour), kept(departure.WipeQuarantine, time.Hour), withRequest(java), long), "5m",
 		},
-		"OwnerOfWhatIsDeletedIsServed": {"That is its phase.", machine("office", deletedAgo(time.Hour), asked(java), long, taking), ""},
+		"OwnerOfWhatIsDeletedIsServed": {"That is its phase.", machine("office", deletedAgo(time.Hour), withRequest(java), long, taking), ""},
 		"OwnerOfWhatIsDeletedIsRefused": {
-			"A step that failed was tried.", machine("office", deletedAgo(time.Hour), asked(java), long, inPhase(v1alpha1.PhaseError)), "",
+			"A step that failed was tried.", machine("office", deletedAgo(time.Hour), withRequest(java), long, inPhase(v1alpha1.PhaseError)), "",
 		},
 		"KilledAndDeleted": {"Nobody has seen the kill switch.", machine("office", deletedAgo(time.Hour), killed, wroteAgo(spec, 5*time.Minute), unseenChange), "5m"},
 		"OwnerOfWhatIsKilled": {
-			"The kill switch comes first, and has its own phase.", machine("office", killed, asked(java), long, inPhase(v1alpha1.PhaseTerminated)), "",
+			"The kill switch comes first, and has its own phase.", machine("office", killed, withRequest(java), long, inPhase(v1alpha1.PhaseTerminated)), "",
 		},
 		"OwnerOfWhatIsKilledAndActive": {
-			"Neither was seen to act.", machine("office", killed, asked(java), long, inPhase(v1alpha1.PhaseActive)), "5m",
+			"Neither was seen to act.", machine("office", killed, withRequest(java), long, inPhase(v1alpha1.PhaseActive)), "5m",
 		},
 		"JustDeleted": {
 			"The spec is old, and its deletion is not.", machine("office", deletedAgo(5*time.Second), wroteAgo(spec, time.Hour), unseenChange), "",

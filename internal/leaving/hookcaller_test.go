@@ -52,8 +52,8 @@ func (o *office) note(what string) {
 	o.log = append(o.log, fmt.Sprintf("%v %s", time.Since(o.start), what))
 }
 
-// ask starts a call that takes a while and responds with done.
-func (o *office) ask(machine, step string, takes time.Duration) {
+// startCall starts a slow call that responds with done.
+func (o *office) startCall(machine, step string, takes time.Duration) {
 	key := types.NamespacedName{Name: machine}
 	o.StartCall(o.Context(), key, question(machine, step), 1, o.takes(machine, step, takes))
 }
@@ -101,11 +101,11 @@ func TestASlowStepHoldsNobodyElseUp(t *testing.T) {
 	inOffice(t, func(o *office) {
 		const machines = 1000
 		for i := range machines {
-			o.ask(fmt.Sprint("m", i), "slow", slowly)
+			o.startCall(fmt.Sprint("m", i), "slow", slowly)
 		}
 		synctest.Wait()
 		o.log = nil
-		o.ask("box", "quick", 0)
+		o.startCall("box", "quick", 0)
 		o.want("0s quick hears of box", "0s wake box")
 		o.wait(machines / MaxConcurrentCalls * slowly)
 		if got := o.most["slow"]; got != MaxConcurrentCalls {
@@ -124,14 +124,14 @@ func TestASlowStepHoldsNobodyElseUp(t *testing.T) {
 
 func TestAStepIsNotAskedTwiceAtOnce(t *testing.T) {
 	inOffice(t, func(o *office) {
-		o.ask("box", "lb", time.Second)
+		o.startCall("box", "lb", time.Second)
 		synctest.Wait()
-		o.ask("box", "lb", time.Second)
+		o.startCall("box", "lb", time.Second)
 		if p := o.Look(question("box", "lb"), 1); !p.Open || !p.Answered.IsZero() {
 			t.Errorf("%+v", p)
 		}
 		o.wait(time.Second)
-		o.ask("box", "lb", time.Second)
+		o.startCall("box", "lb", time.Second)
 		if p := o.Look(question("box", "lb"), 1); !p.Open || p.Answered.IsZero() || p.Answer.Says != "box" {
 			t.Errorf("what it said stands until it says something else: %+v", p)
 		}
@@ -142,11 +142,11 @@ func TestAStepIsNotAskedTwiceAtOnce(t *testing.T) {
 func TestAStepThatGoesIsForgottenAtOnce(t *testing.T) {
 	inOffice(t, func(o *office) {
 		for i := range MaxConcurrentCalls {
-			o.ask(fmt.Sprint("m", i), "lb", slowly)
+			o.startCall(fmt.Sprint("m", i), "lb", slowly)
 		}
-		o.ask("last", "lb", slowly)
+		o.startCall("last", "lb", slowly)
 		o.Notify(t.Context(), "lb", time.Hour, func(context.Context) { o.note("told") })
-		o.ask("box", "other", slowly)
+		o.startCall("box", "other", slowly)
 		synctest.Wait()
 		o.ForgetStep("lb")
 		synctest.Wait()
@@ -167,10 +167,10 @@ func TestAStepThatGoesIsForgottenAtOnce(t *testing.T) {
 func TestAMachineThatGoesGivesItsPlace(t *testing.T) {
 	inOffice(t, func(o *office) {
 		for i := range MaxConcurrentCalls {
-			o.ask(fmt.Sprint("m", i), "lb", slowly)
+			o.startCall(fmt.Sprint("m", i), "lb", slowly)
 		}
-		o.ask("waits", "lb", slowly)
-		o.ask("last", "lb", slowly)
+		o.startCall("waits", "lb", slowly)
+		o.startCall("last", "lb", slowly)
 		synctest.Wait()
 		o.log = nil
 		o.ForgetMachine("waits")
@@ -182,9 +182,9 @@ func TestAMachineThatGoesGivesItsPlace(t *testing.T) {
 
 func TestWhoIsNotAskedAnyMore(t *testing.T) {
 	inOffice(t, func(o *office) {
-		o.ask("box", "a", time.Second)
-		o.ask("box", "b", time.Second)
-		o.ask("other", "b", 2*time.Second)
+		o.startCall("box", "a", time.Second)
+		o.startCall("box", "b", time.Second)
+		o.startCall("other", "b", 2*time.Second)
 		synctest.Wait()
 		o.log = nil
 		o.RetainSteps("box", "first", "a")
@@ -200,7 +200,7 @@ func TestWhoIsNotAskedAnyMore(t *testing.T) {
 
 func TestAnotherVersionIsAskedAnew(t *testing.T) {
 	inOffice(t, func(o *office) {
-		o.ask("box", "lb", slowly)
+		o.startCall("box", "lb", slowly)
 		o.wait(time.Second)
 		o.log = nil
 		if p := o.Look(question("box", "lb"), 2); p.Open || !p.Asked.Equal(o.start) || !p.Answered.IsZero() {
@@ -215,7 +215,7 @@ func TestAnotherVersionIsAskedAnew(t *testing.T) {
 func TestWhoIsToldHearsItOnce(t *testing.T) {
 	inOffice(t, func(o *office) {
 		for i := range MaxConcurrentCalls - 1 {
-			o.ask(fmt.Sprint("m", i), "lb", slowly)
+			o.startCall(fmt.Sprint("m", i), "lb", slowly)
 		}
 		synctest.Wait()
 		o.log = nil

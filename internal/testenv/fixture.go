@@ -112,7 +112,7 @@ func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 	return interceptor.NewClient(f.Client, reads)
 }
 
-// Late returns reads for Recorded that simulate a stale cache: they show obj as it is now, until thaw is called.
+// Late returns reads for Recorded that simulate a stale cache: they show obj as it is now, until refresh is called.
 func (f *Fixture) Late(obj client.Object) (reads interceptor.Funcs, refresh func()) {
 	f.Helper()
 	key := client.ObjectKeyFromObject(obj)

@@ -22,8 +22,8 @@ const (
 		`"infrastructureSpec":{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"DevMachine","spec":{"x":`
 )
 
-// ask posts an AdmissionReview as an API server does.
-func ask(t *testing.T, body string) *admissionv1.AdmissionResponse {
+// post sends an AdmissionReview as an API server does.
+func post(t *testing.T, body string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -48,7 +48,7 @@ func nested(depth int) string {
 // server does not report the error.
 func TestWhatIsTooDeepIsRefusedByName(t *testing.T) {
 	for depth, allowed := range map[int]bool{1: true, 9_000: true, 9_994: true, 9_995: false, 20_000: false} {
-		got := ask(t, nested(depth))
+		got := post(t, nested(depth))
 		if got.UID != "u1" || got.Allowed != allowed || !allowed && !strings.Contains(got.Result.Message, "nested too deeply") {
 			t.Errorf("%d levels: got UID %q, allowed %t, %v", depth, got.UID, got.Allowed, got.Result)
 		}
@@ -57,7 +57,7 @@ func TestWhatIsTooDeepIsRefusedByName(t *testing.T) {
 
 func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	for _, body := range []string{"", "x", "{", "[]", `{"request":[]}`, `{"request":{"object":`, `{"request":{"uid":{}}}`, nested(1) + "x", strings.Repeat("[", 20_000), strings.Repeat(" ", 8<<20)} {
-		if got := ask(t, body); got.Allowed {
+		if got := post(t, body); got.Allowed {
 			t.Errorf("%.80q is allowed", body)
 		}
 	}

@@ -171,7 +171,7 @@ func TestCrashPointsOfTelling(t *testing.T) {
 				return err
 			}))
 			time.Sleep(quiet)
-			want, got := 1, d.proxy.told()
+			want, got := 1, d.proxy.stateWrites()
 			if f == before {
 				want = 2 // the first write never arrived
 			}

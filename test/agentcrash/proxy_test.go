@@ -206,8 +206,8 @@ func (p *proxy) seen() (writes []string, requests []map[string]string) {
 	return append([]string{}, p.writes[asking]...), append([]map[string]string{}, p.requests...)
 }
 
-// told returns how often the agent has tried to write its state.
-func (p *proxy) told() int {
+// stateWrites returns how often the agent has tried to write its state.
+func (p *proxy) stateWrites() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.writes[telling])

@@ -291,7 +291,7 @@ func (r *reclaimBench) atOnce(ctx context.Context, names []string) error {
 		return err
 	}
 	r.lab.note("%d Nodes ask at once; load %s", len(names), load())
-	if err := each(names, askers, func(name string) error { return r.ask(ctx, name) }); err != nil {
+	if err := each(names, askers, func(name string) error { return r.annotate(ctx, name) }); err != nil {
 		return err
 	}
 	if err := r.settle(ctx, names, v1alpha1.PhaseDisabled); err != nil {
@@ -315,8 +315,8 @@ func (r *reclaimBench) atOnce(ctx context.Context, names []string) error {
 	return nil
 }
 
-// ask annotates a Node as its agent does.
-func (r *reclaimBench) ask(ctx context.Context, name string) error {
+// annotate annotates a Node as its agent does.
+func (r *reclaimBench) annotate(ctx context.Context, name string) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machineOf(name)}}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q,%q:%q}}}`, reclaim.RequestedAnnotation, reclaim.RequestedValue,
 		reclaim.ReasonAnnotation, reclaim.Reason("bench"), reclaim.RequestedAtAnnotation, clk.Now().UTC().Format(time.RFC3339))

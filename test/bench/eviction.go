@@ -157,15 +157,15 @@ func (e *evictionBench) prepare(ctx context.Context) error {
 		}
 	}
 	for i := range evictors {
-		if err := await.Until(ctx, func(ctx context.Context) error { return e.asked(ctx, podName("db", i)) }); err != nil {
+		if err := await.Until(ctx, func(ctx context.Context) error { return e.evictMarked(ctx, podName("db", i)) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// asked evicts a pod, and returns an error if it is not marked for its operator.
-func (e *evictionBench) asked(ctx context.Context, name string) error {
+// evictMarked evicts a pod, and returns an error if it is not marked for its operator.
+func (e *evictionBench) evictMarked(ctx context.Context, name string) error {
 	if _, err := e.try(ctx, guardedNamespace, name, false); !apierrors.IsTooManyRequests(err) {
 		return fmt.Errorf("the guard answers %w", err)
 	}

@@ -16,8 +16,8 @@ import (
 // resync is the manager's resync interval during the measurement: a tenth of the default.
 const resync = time.Minute
 
-// rest are the stable states of a ScheduledMachine.
-var rest = []struct {
+// stableStates are the stable states of a ScheduledMachine.
+var stableStates = []struct {
 	name   string
 	phase  v1alpha1.Phase
 	change func(*v1alpha1.ScheduledMachine)
@@ -56,8 +56,8 @@ func closed() string { return fmt.Sprint((clk.Now().UTC().Hour() + 12) % 24) }
 func (l *lab) mixedFleet(ctx context.Context, f *fleet) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience+time.Duration(l.fleet)*time.Second)
 	defer cancel()
-	for i, state := range rest {
-		n := (l.fleet + i) / len(rest) // adds up to the fleet
+	for i, state := range stableStates {
+		n := (l.fleet + i) / len(stableStates) // adds up to the fleet
 		names, err := l.create(ctx, state.name, n, infrav1.PlaneMachineSpec{}, state.change)
 		if err != nil {
 			return err

@@ -35,15 +35,15 @@ type region struct {
 
 	// before are all targets. without are the targets of the second machine.
 	before, without []string
-	// told counts the calls that change targets.
-	told map[string]int
+	// changes counts the calls that change targets.
+	changes map[string]int
 }
 
 // newRegion starts everything. delay is the deregistration delay of the group, which 5-Spot discovers in the region.
 func newRegion(t *testing.T, name string, delay time.Duration) *region {
 	t.Helper()
 	farm := newFarmOf(t, name, "10.0", 2, plane.ClusterOptions{NoScheduler: true})
-	r := &region{farm: farm, told: map[string]int{}}
+	r := &region{farm: farm, changes: map[string]int{}}
 	r.server = awselb.Start(t, awselb.Options{Delay: delay})
 	r.arn = r.server.AddTargetGroup("web", types.TargetTypeEnumIp, 80)
 	for _, d := range []types.TargetDescription{
@@ -83,11 +83,11 @@ func (r *region) wantTold(registered int) {
 	r.Helper()
 	for action, n := range awselb.Count(r.server.Calls()) {
 		if !strings.HasPrefix(action, "Describe") {
-			r.told[action] += n
+			r.changes[action] += n
 		}
 	}
-	if r.told["DeregisterTargets"] != 1 || r.told["RegisterTargets"] != registered {
-		r.Errorf("it was told %v, want DeregisterTargets once and RegisterTargets %d times", r.told, registered)
+	if r.changes["DeregisterTargets"] != 1 || r.changes["RegisterTargets"] != registered {
+		r.Errorf("it was told %v, want DeregisterTargets once and RegisterTargets %d times", r.changes, registered)
 	}
 }
 

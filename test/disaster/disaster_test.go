@@ -28,25 +28,25 @@ type chapter struct {
 	shows string
 	seen  time.Duration
 	at    int
-	// asks are the owners' requests during the disaster, quiet the ones in the quiet fleet before it.
-	asks, quiet []ask
+	// requests are the owners' requests during the disaster, quiet the ones in the quiet fleet before it.
+	requests, quiet []request
 }
 
 // TestTheRailsHoldAmongRealParts runs one disaster after the other on one fleet, and undoes each. The judge rules at
 // the end, when the managers have ended.
 func TestTheRailsHoldAmongRealParts(t *testing.T) {
 	w := newWorld(t, cmp.Or(*machines, few))
-	var told []chapter
+	var chapters []chapter
 	for _, in := range inputs {
 		if *machines == 0 && !slices.Contains(sample, in.name) {
 			continue
 		}
-		if !t.Run(in.name, func(t *testing.T) { told = append(told, w.in(t).play(in)) }) {
+		if !t.Run(in.name, func(t *testing.T) { chapters = append(chapters, w.in(t).play(in)) }) {
 			break // The next disaster would start from a broken fleet.
 		}
 	}
 	w.stopReplicas()
-	w.judge(told)
+	w.judge(chapters)
 }
 
 // play runs a disaster and undoes it, until the fleet is as before.
@@ -55,20 +55,20 @@ func (w *world) play(in input) chapter {
 	w.startReplicas()
 	w.rejoin()
 	w.warmUp()
-	w.asks = nil
+	w.requests = nil
 	for range 2 {
 		w.begin()
 		w.mistake()
 		w.requestMachine(w.names)
 		w.rejoin()
 	}
-	c := chapter{name: in.name, from: time.Now(), shows: in.shows, quiet: w.asks}
+	c := chapter{name: in.name, from: time.Now(), shows: in.shows, quiet: w.requests}
 	w.begin()
-	w.asks = nil
+	w.requests = nil
 	uids := w.uids()
-	in.tell(w)
+	in.run(w)
 	seen := w.sees(in.shows)
-	c.seen, c.at, c.asks = seen.at.Sub(w.wrong), seen.started, w.asks
+	c.seen, c.at, c.requests = seen.at.Sub(w.wrong), seen.started, w.requests
 	if c.at > w.atOnce() {
 		w.Errorf("%d machines had started to leave before people saw %s, and %d may at once", c.at, in.shows, w.atOnce())
 	}
@@ -102,7 +102,7 @@ func (w *world) undone(uids map[string]types.UID) {
 }
 
 // judge runs the judge, and prints the measurements.
-func (w *world) judge(told []chapter) {
+func (w *world) judge(chapters []chapter) {
 	w.Helper()
 	figures := newTally()
 	w.history.mu.Lock()
@@ -119,21 +119,21 @@ func (w *world) judge(told []chapter) {
 	w.must(err)
 	w.must(ruling.Print(os.Stdout, rules))
 	for _, v := range ruling.Breaks {
-		w.Errorf("%s: %s\n%s", chapterAt(told, v.At), v, w.lines(v))
+		w.Errorf("%s: %s\n%s", chapterAt(chapters, v.At), v, w.lines(v))
 	}
 	if ruling.Judged["cap"] == 0 {
 		w.Error("nobody left: the cap has shown nothing")
 	}
 	var loud, quiet []wait
 	var loudPeers, quietPeers []time.Duration
-	for _, c := range told {
-		in, out := w.waits(figures, c.asks), w.waits(figures, c.quiet)
+	for _, c := range chapters {
+		in, out := w.waits(figures, c.requests), w.waits(figures, c.quiet)
 		loud, quiet = append(loud, in...), append(quiet, out...)
-		loudPeers, quietPeers = append(loudPeers, peers(c.asks)...), append(quietPeers, peers(c.quiet)...)
+		loudPeers, quietPeers = append(loudPeers, peers(c.requests)...), append(quietPeers, peers(c.quiet)...)
 		all, most := figures.most(c.from, c.to)
 		w.Logf("%-32s %s after %v, when %d had started; %d started to leave, at most %d in 10 s; owners: %v; quiet: %v",
 			c.name, c.shows, c.seen.Round(time.Millisecond), c.at, all, most, alls(in), alls(out))
-		for _, a := range c.asks {
+		for _, a := range c.requests {
 			w.Logf("%-32s%s; five requests of somebody else %v", "", figures.steps(a), a.peer.Round(time.Millisecond))
 		}
 	}
@@ -171,9 +171,9 @@ func (w *world) compare(what string, loud, quiet []time.Duration) {
 	}
 }
 
-func (w *world) waits(figures *tally, asks []ask) (waits []wait) {
+func (w *world) waits(figures *tally, requests []request) (waits []wait) {
 	w.Helper()
-	for _, a := range asks {
+	for _, a := range requests {
 		d, err := figures.waited(a)
 		if err != nil {
 			w.Error(err)
@@ -199,8 +199,8 @@ func ours(waits []wait) (ours []time.Duration) {
 }
 
 // chapterAt returns the disaster during which something happened.
-func chapterAt(told []chapter, at time.Time) string {
-	for _, c := range told {
+func chapterAt(chapters []chapter, at time.Time) string {
+	for _, c := range chapters {
 		if !at.Before(c.from) && !at.After(c.to) {
 			return c.name
 		}

@@ -26,14 +26,14 @@ type input struct {
 	name string
 	// shows is a condition reason or an Event reason that people must see.
 	shows string
-	// tell runs the disaster, including an owner's request, until shows is visible.
-	tell func(*world)
+	// run runs the disaster, including an owner's request, until shows is visible.
+	run func(*world)
 	// undo is the repair by people; nil if none is needed.
 	undo func(*world)
 }
 
 var inputs = []input{
-	{name: "AllSchedulesAreClosed", shows: v1alpha1.WipeQuarantinedEvent, tell: func(w *world) {
+	{name: "AllSchedulesAreClosed", shows: v1alpha1.WipeQuarantinedEvent, run: func(w *world) {
 		w.mistake()
 		w.patch(w.names, closed())
 		w.sees(v1alpha1.WipeQuarantinedEvent)
@@ -41,7 +41,7 @@ var inputs = []input{
 		w.sees(v1alpha1.WipeConfirmedEvent)
 		w.waitStarts(3 * w.atOnce())
 	}, undo: reopen},
-	{name: "AWipeIsUndoneBeforeItIsConfirmed", shows: v1alpha1.WipeQuarantinedEvent, tell: func(w *world) {
+	{name: "AWipeIsUndoneBeforeItIsConfirmed", shows: v1alpha1.WipeQuarantinedEvent, run: func(w *world) {
 		w.mistake()
 		w.patch(w.names, closed())
 		w.sees(v1alpha1.WipeQuarantinedEvent)
@@ -52,7 +52,7 @@ var inputs = []input{
 			w.Errorf("nobody has confirmed it: %v", starts)
 		}
 	}, undo: reopen},
-	{name: "NoZoneCanBeLoaded", shows: v1alpha1.TimezoneUnavailableReason, tell: func(w *world) {
+	{name: "NoZoneCanBeLoaded", shows: v1alpha1.TimezoneUnavailableReason, run: func(w *world) {
 		w.must(shared.WithoutWebhooks(w.step(), scheduledMachine("probe"), func() {
 			w.mistake()
 			w.patch(w.names, `{"spec":{"schedule":{"timezone":"Mars/Phobos"}}}`)
@@ -61,7 +61,7 @@ var inputs = []input{
 		w.requestMachine(w.names)
 		w.stays()
 	}, undo: func(w *world) { w.patch(w.names, `{"spec":{"schedule":{"timezone":"UTC"}}}`) }},
-	{name: "TheClusterIsPausedInTheMiddle", shows: clusterv1.PausedReason, tell: func(w *world) {
+	{name: "TheClusterIsPausedInTheMiddle", shows: clusterv1.PausedReason, run: func(w *world) {
 		w.mistake()
 		w.patch(w.half(), closed())
 		w.waitStarts(w.atOnce())
@@ -90,7 +90,7 @@ var inputs = []input{
 		reopen(w)
 		w.pause(false)
 	}},
-	{name: "TheManagersAreKilledTwice", shows: v1alpha1.BlastRadiusCapReason, tell: func(w *world) {
+	{name: "TheManagersAreKilledTwice", shows: v1alpha1.BlastRadiusCapReason, run: func(w *world) {
 		w.mistake()
 		w.patch(w.half(), closed())
 		for n := range 2 {
@@ -102,7 +102,7 @@ var inputs = []input{
 		w.sees(v1alpha1.WarmUpReason)
 		w.waitStarts(4 * w.atOnce())
 	}, undo: reopen},
-	{name: "TheLeaderDies", shows: v1alpha1.BlastRadiusCapReason, tell: func(w *world) {
+	{name: "TheLeaderDies", shows: v1alpha1.BlastRadiusCapReason, run: func(w *world) {
 		w.mistake()
 		w.patch(w.half(), closed())
 		w.waitStarts(w.atOnce())
@@ -112,7 +112,7 @@ var inputs = []input{
 		w.sees(v1alpha1.WarmUpReason)
 		w.waitStarts(3 * w.atOnce())
 	}, undo: reopen},
-	{name: "OurClockIsEightHoursAhead", shows: v1alpha1.ClockSuspectReason, tell: func(w *world) {
+	{name: "OurClockIsEightHoursAhead", shows: v1alpha1.ClockSuspectReason, run: func(w *world) {
 		w.stopReplicas()
 		shifted := w.shifted(8 * time.Hour)
 		w.must(shared.WithoutWebhooks(w.step(), scheduledMachine("probe"), func() {
@@ -127,7 +127,7 @@ var inputs = []input{
 		w.startReplicas()
 		w.waitStarts(2 * w.atOnce())
 	}, undo: reopen},
-	{name: "TheProviderCannotBeReadAnyMore", shows: v1alpha1.ReferencesUnreadableReason, tell: func(w *world) {
+	{name: "TheProviderCannotBeReadAnyMore", shows: v1alpha1.ReferencesUnreadableReason, run: func(w *world) {
 		w.mistake()
 		w.provider(false)
 		w.kill(w.replicas...)
@@ -140,7 +140,7 @@ var inputs = []input{
 		w.provider(true)
 		reopen(w)
 	}},
-	{name: "TheWorkloadClusterIsDown", shows: v1alpha1.BlastRadiusCapReason, tell: func(w *world) {
+	{name: "TheWorkloadClusterIsDown", shows: v1alpha1.BlastRadiusCapReason, run: func(w *world) {
 		w.mistake()
 		w.patch(w.half(), closed())
 		w.waitStarts(w.atOnce())
@@ -152,7 +152,7 @@ var inputs = []input{
 		w.must(lab.APIServer.Start(w.step()))
 		reopen(w)
 	}},
-	{name: "AHealthCheckRemediatesAll", shows: v1alpha1.WipeQuarantinedEvent, tell: func(w *world) {
+	{name: "AHealthCheckRemediatesAll", shows: v1alpha1.WipeQuarantinedEvent, run: func(w *world) {
 		w.mistake()
 		w.remediate(true)
 		w.sees(v1alpha1.WipeQuarantinedEvent)
@@ -160,7 +160,7 @@ var inputs = []input{
 		w.sees(v1alpha1.WipeConfirmedEvent)
 		w.waitStarts(3 * w.atOnce())
 	}, undo: func(w *world) { w.remediate(false) }},
-	{name: "SomebodyDeletesAllMachines", shows: v1alpha1.WipeQuarantinedEvent, tell: func(w *world) {
+	{name: "SomebodyDeletesAllMachines", shows: v1alpha1.WipeQuarantinedEvent, run: func(w *world) {
 		w.mistake()
 		w.each(w.names, func(name string) error {
 			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-machine"}}
@@ -173,8 +173,8 @@ var inputs = []input{
 		w.hurry()
 		w.patch(w.names, `{"spec":{"killSwitch":false}}`)
 	}},
-	{name: "AllAreDeleted", shows: v1alpha1.WipeQuarantinedEvent, tell: func(w *world) { w.deleted(metav1.DeletePropagationBackground) }},
-	{name: "AllAreDeletedInTheForeground", shows: v1alpha1.WipeQuarantinedEvent, tell: func(w *world) { w.deleted(metav1.DeletePropagationForeground) }},
+	{name: "AllAreDeleted", shows: v1alpha1.WipeQuarantinedEvent, run: func(w *world) { w.deleted(metav1.DeletePropagationBackground) }},
+	{name: "AllAreDeletedInTheForeground", shows: v1alpha1.WipeQuarantinedEvent, run: func(w *world) { w.deleted(metav1.DeletePropagationForeground) }},
 }
 
 // closed is a patch to a window that opens in twelve hours.

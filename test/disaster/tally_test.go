@@ -19,9 +19,9 @@ import (
 type tally struct {
 	// starts are the times at which departures began, without exempt ones.
 	starts []time.Time
-	// asks are the times of owners' requests, by Node. freed are the times of deletions of infrastructure machines, by
-	// name.
-	asks, freed map[string][]time.Time
+	// requests are the times of owners' requests, by Node. freed are the times of deletions of infrastructure machines,
+	// by name.
+	requests, freed map[string][]time.Time
 	// noted are the times of the manager's first write to the ScheduledMachine after an owner's request, by its name.
 	// deleted are the times at which the manager deleted a Machine, by the Machine's name.
 	noted, deleted map[string][]time.Time
@@ -32,7 +32,7 @@ type tally struct {
 
 func newTally() *tally {
 	return &tally{
-		asks: map[string][]time.Time{}, freed: map[string][]time.Time{}, noted: map[string][]time.Time{}, deleted: map[string][]time.Time{},
+		requests: map[string][]time.Time{}, freed: map[string][]time.Time{}, noted: map[string][]time.Time{}, deleted: map[string][]time.Time{},
 		writes: map[string][]judge.Record{}, seen: map[string]bool{},
 	}
 }
@@ -60,7 +60,7 @@ func (t *tally) Judge(r judge.Record) []judge.Verdict {
 		}
 	case "nodes":
 		if r.Sent != nil && r.Sent.Annotations[reclaim.RequestedAnnotation] != nil && !r.ByManager() {
-			t.asks[r.Object.Name] = append(t.asks[r.Object.Name], r.At)
+			t.requests[r.Object.Name] = append(t.requests[r.Object.Name], r.At)
 		}
 	case "planemachines":
 		if r.Verb == "delete" {
@@ -104,15 +104,15 @@ type wait struct {
 }
 
 // waited returns the wait for one request.
-func (t *tally) waited(a ask) (wait, error) {
-	for _, asked := range t.asks[a.node] {
-		if asked.Before(a.at.Add(-time.Second)) {
+func (t *tally) waited(a request) (wait, error) {
+	for _, requested := range t.requests[a.node] {
+		if requested.Before(a.at.Add(-time.Second)) {
 			continue
 		}
 		for _, freed := range t.freed[a.machine+"-infra"] {
-			if freed.After(asked) {
-				all := freed.Sub(asked)
-				return wait{all: all, ours: all - t.served(a, asked, freed)}, nil
+			if freed.After(requested) {
+				all := freed.Sub(requested)
+				return wait{all: all, ours: all - t.served(a, requested, freed)}, nil
 			}
 		}
 	}
@@ -120,7 +120,7 @@ func (t *tally) waited(a ask) (wait, error) {
 }
 
 // served sums the time that the API server spent on the writes for an owner, which are sequential.
-func (t *tally) served(a ask, from, to time.Time) (sum time.Duration) {
+func (t *tally) served(a request, from, to time.Time) (sum time.Duration) {
 	for _, name := range []string{a.machine, a.machine + "-machine"} {
 		for _, r := range t.writes[name] {
 			if end := r.At.Add(r.Took); !r.At.Before(from) && !end.After(to) {
@@ -132,17 +132,17 @@ func (t *tally) served(a ask, from, to time.Time) (sum time.Duration) {
 }
 
 // steps lists how long after the request each step was.
-func (t *tally) steps(a ask) (text string) {
-	for _, asked := range t.asks[a.node] {
-		if asked.Before(a.at.Add(-time.Second)) {
+func (t *tally) steps(a request) (text string) {
+	for _, requested := range t.requests[a.node] {
+		if requested.Before(a.at.Add(-time.Second)) {
 			continue
 		}
 		for _, step := range []struct {
 			name string
 			all  []time.Time
 		}{{"noted", t.noted[a.machine]}, {"Machine deleted", t.deleted[a.machine+"-machine"]}, {"infrastructure deleted", t.freed[a.machine+"-infra"]}} {
-			if i := slices.IndexFunc(step.all, asked.Before); i >= 0 {
-				text += fmt.Sprintf(" %s %v", step.name, step.all[i].Sub(asked).Round(time.Millisecond))
+			if i := slices.IndexFunc(step.all, requested.Before); i >= 0 {
+				text += fmt.Sprintf(" %s %v", step.name, step.all[i].Sub(requested).Round(time.Millisecond))
 			}
 		}
 		break
@@ -150,8 +150,8 @@ func (t *tally) steps(a ask) (text string) {
 	return text
 }
 
-// An ask is an owner's request.
-type ask struct {
+// A request is a request of an owner.
+type request struct {
 	machine, node string
 	at            time.Time
 	// peer is how long five requests of another client took at the same time.
@@ -159,8 +159,8 @@ type ask struct {
 }
 
 // peers returns the peer times of requests.
-func peers(asks []ask) (took []time.Duration) {
-	for _, a := range asks {
+func peers(requests []request) (took []time.Duration) {
+	for _, a := range requests {
 		took = append(took, a.peer)
 	}
 	return took

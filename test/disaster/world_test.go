@@ -60,9 +60,9 @@ type history struct {
 	last []string
 	// others are the audit logs of managers with a wrong clock.
 	others []string
-	// wrong is the start of the last disaster. asks are the owners' requests in it.
-	wrong time.Time
-	asks  []ask
+	// wrong is the start of the last disaster. requests are the owners' requests in it.
+	wrong    time.Time
+	requests []request
 }
 
 // newWorld starts that many machines.
@@ -217,7 +217,7 @@ func (w *world) requestMachine(of []string) {
 			}
 			return nil
 		})
-		w.asks = append(w.asks, ask{name, node.Name, begun, <-peer})
+		w.requests = append(w.requests, request{name, node.Name, begun, <-peer})
 		return
 	}
 	w.Fatal("everybody has left")

@@ -70,8 +70,8 @@ func lent(name string, hours ...string) variable.Machine {
 	}
 }
 
-// ask changes the variable.
-func (l *lab) ask(cluster *clusterv1.Cluster, machines ...variable.Machine) {
+// setMachines changes the variable.
+func (l *lab) setMachines(cluster *clusterv1.Cluster, machines ...variable.Machine) {
 	l.t.Helper()
 	l.edit(cluster, func() { cluster.Spec.Topology.Variables = variablesOf(machines) })
 }
@@ -110,7 +110,7 @@ func TestTopologyLendsMachines(t *testing.T) {
 
 	before := day.Generation
 	never.Priority = new(int32(7))
-	l.ask(cluster, always, never)
+	l.setMachines(cluster, always, never)
 	l.waitFor(night, func() error {
 		if *night.Spec.Priority != 7 {
 			return fmt.Errorf("its priority is %d", *night.Spec.Priority)
@@ -126,7 +126,7 @@ func TestTopologyLendsMachines(t *testing.T) {
 	}
 	always.NodeDrainTimeout = "1m"
 	dusk := lent("dusk")
-	l.ask(cluster, always, dusk)
+	l.setMachines(cluster, always, dusk)
 	l.waitGone(night)
 	l.waitApplied(cluster, v1alpha1.VariableAppliedReason, "the 2 ScheduledMachines")
 	l.waitPhase(l.lentMachine("dusk"), inactive, metav1.ConditionTrue)
@@ -136,7 +136,7 @@ func TestTopologyLendsMachines(t *testing.T) {
 	}
 
 	dusk.Schedule.HoursOfDay = []string{"9-24"}
-	l.ask(cluster, dusk)
+	l.setMachines(cluster, dusk)
 	l.waitApplied(cluster, v1alpha1.VariableInvalidReason, "scheduledMachines[0].schedule.hoursOfDay[0]")
 	l.must(shared.Management.Client.Get(timeout(t, patience), client.ObjectKeyFromObject(day), day))
 	if !day.DeletionTimestamp.IsZero() {

@@ -104,7 +104,7 @@ func TestAnOperatorIsAskedOnce(t *testing.T) {
 			l.cordon(true, l.nodes[0])
 			pod := l.protected("db", l.nodes[0], tc.pod)
 
-			first := l.asks("db")
+			first := l.evictUntilMarked("db")
 			got := l.get("db")
 			var all map[string]string
 			var key, value string
@@ -168,7 +168,7 @@ func TestNothingIsWrittenInADryRun(t *testing.T) {
 	l.protected("db", l.nodes[0])
 	l.protected("healthy", l.nodes[1])
 	l.protected("asked", l.nodes[0])
-	l.asks("asked")
+	l.evictUntilMarked("asked")
 	inBody := func(e *policyv1.Eviction) {
 		e.DeleteOptions = &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	}
@@ -204,7 +204,7 @@ func TestWhomAnEvictionMeans(t *testing.T) {
 		}
 	}
 	l.unchanged(func() { l.want(http.StatusConflict, "", l.evict("db", uid("00000000-0000-0000-0000-000000000001"))) })
-	l.asks("db", uid(pod.UID))
+	l.evictUntilMarked("db", uid(pod.UID))
 	l.want(http.StatusNotFound, gone, l.evict("nobody"))
 }
 
@@ -297,7 +297,7 @@ func TestASilentOperator(t *testing.T) {
 			l.cordon(true, l.nodes[0])
 			pod := l.protected("db", l.nodes[0], func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(77)) }, stays)
 			l.pinned(pod)
-			l.asks("db")
+			l.evictUntilMarked("db")
 			begin := time.Now()
 			for time.Since(begin) < 4*time.Second {
 				l.want(http.StatusTooManyRequests, waiting, l.evict("db"))
@@ -343,7 +343,7 @@ func TestADrainThatIsAborted(t *testing.T) {
 	l.policy(func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
 	l.cordon(true, l.nodes[0])
 	pod := l.protected("db", l.nodes[0])
-	l.asks("db")
+	l.evictUntilMarked("db")
 	l.wantMark(true)
 	l.cordon(false, l.nodes[0])
 	ctx := l.within(2 * time.Minute)
@@ -363,5 +363,5 @@ func TestADrainThatIsAborted(t *testing.T) {
 	l.wantMark(false)
 	// The next drain requests the move again.
 	l.cordon(true, l.nodes[0])
-	l.asks("db")
+	l.evictUntilMarked("db")
 }

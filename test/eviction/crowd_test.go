@@ -50,7 +50,7 @@ func TestManyEvictionsAtOnce(t *testing.T) {
 					count(code(status), err)
 					return
 				}
-				answer, err := ask(l.t.Context(), l.guard.Replicas[i%2], review(pod))
+				answer, err := sendReview(l.t.Context(), l.guard.Replicas[i%2], review(pod))
 				if err != nil {
 					count(0, err)
 					return
@@ -93,7 +93,7 @@ func TestWhoTriesAgainAtOnce(t *testing.T) {
 	l.policy()
 	l.cordon(true, l.nodes[0])
 	l.protected("db", l.nodes[0])
-	l.asks("db")
+	l.evictUntilMarked("db")
 	tries := 0
 	l.unchanged(func() {
 		for begin := time.Now(); time.Since(begin) < 2*time.Second; tries++ {
@@ -118,7 +118,7 @@ func TestLongNames(t *testing.T) {
 	if len(name) != 253 {
 		t.Fatal(len(name))
 	}
-	long.asks(name)
+	long.evictUntilMarked(name)
 	long.want(http.StatusTooManyRequests, waiting, long.evict(name))
 	long.wantAsked(true, name)
 }

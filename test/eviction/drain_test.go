@@ -145,7 +145,7 @@ func TestAPodThatHasMovedInPlace(t *testing.T) {
 	l.policy(func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
 	l.cordon(true, l.nodes[0])
 	l.protected("db", l.nodes[0])
-	l.asks("db")
+	l.evictUntilMarked("db")
 	l.wantMark(true)
 	l.moved(l.operator(func(o *operator.Options) { o.InPlace = true }), 1)
 	l.eventually(http.StatusNotFound, inPlace, "db") // The cache of the guard is late.
@@ -159,7 +159,7 @@ func TestAPodThatHasMovedInPlace(t *testing.T) {
 	}
 	// Its new Node is drained at once. The pod runs there, so the guard must not report it as gone.
 	l.cordon(true, l.nodes[1])
-	l.asks("db")
+	l.evictUntilMarked("db")
 	l.cordon(false, l.nodes...)
 	moved := l.get("db")
 	time.Sleep(time.Until(moved.CreationTimestamp.Add(keep + time.Second)))
@@ -277,7 +277,7 @@ func TestWhatWasWrittenBefore(t *testing.T) {
 	l.policy(func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
 	l.cordon(true, l.nodes[0])
 	l.protected("db", l.nodes[0])
-	l.asks("db")
+	l.evictUntilMarked("db")
 	op := l.operator(func(o *operator.Options) { o.InPlace = true })
 	l.moved(op, 1) // The drain is aborted: no client evicts any more, and the mark stays.
 	op.Silence(true)
@@ -289,7 +289,7 @@ func TestWhatWasWrittenBefore(t *testing.T) {
 	})
 	l.protected("other", l.nodes[1])
 	for _, pod := range []string{"db", "other"} {
-		l.asks(pod)
+		l.evictUntilMarked(pod)
 		l.want(http.StatusTooManyRequests, waiting, l.evict(pod))
 	}
 }

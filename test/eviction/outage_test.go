@@ -65,7 +65,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 			l.policy()
 			l.cordon(true, l.nodes[0])
 			l.protected("db", l.nodes[0])
-			l.asks("db")
+			l.evictUntilMarked("db")
 			stop := l.others()
 			for range 3 {
 				for _, r := range l.guard.Replicas {
@@ -209,5 +209,5 @@ func TestTheCertificateIsReplaced(t *testing.T) {
 	pod := l.run("db", l.nodes[0], labels)
 	l.policy(func(s *evictionv1.ReschedulePolicySpec) { s.HealthyNode = evictionv1.HealthyNodeRelocate })
 	l.known(pod)
-	l.asks("db")
+	l.evictUntilMarked("db")
 }

@@ -44,8 +44,8 @@ func dryRun(pod *corev1.Pod) *admissionv1.AdmissionReview {
 	return r
 }
 
-// ask sends a review to one replica.
-func ask(ctx context.Context, r *system.GuardReplica, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionResponse, error) {
+// sendReview sends a review to one replica.
+func sendReview(ctx context.Context, r *system.GuardReplica, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionResponse, error) {
 	b, err := json.Marshal(review)
 	if err != nil {
 		return nil, err

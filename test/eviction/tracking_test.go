@@ -66,7 +66,7 @@ func TestTrackingByCouchbaseCluster(t *testing.T) {
 			}
 			l.must(l.Client.Create(l.ctx(), cluster))
 			l.protected("db", l.nodes[0], func(p *corev1.Pod) { p.Labels = map[string]string{"app": "couchbase", "couchbase_cluster": "cb"} })
-			l.asks("db")
+			l.evictUntilMarked("db")
 			l.must(l.Client.Get(l.ctx(), client.ObjectKeyFromObject(cluster), cluster))
 			if _, got := cluster.GetAnnotations()[evictionv1.TrackingPrefix+l.ns+".db"]; got != tc.marked {
 				t.Errorf("the mark: %t, want %t: %v", got, tc.marked, cluster.GetAnnotations())

@@ -267,7 +267,7 @@ func (l *lab) known(pod *corev1.Pod) {
 	l.t.Helper()
 	for _, r := range l.guard.Replicas {
 		l.must(plane.Until(l.ctx(), func(ctx context.Context) error {
-			answer, err := ask(ctx, r, dryRun(pod))
+			answer, err := sendReview(ctx, r, dryRun(pod))
 			if err != nil {
 				return err
 			}
@@ -305,9 +305,9 @@ func (l *lab) evict(name string, change ...func(*policyv1.Eviction)) *metav1.Sta
 	}
 }
 
-// asks evicts a pod until it is marked, because the cache of the guard may be late. It returns the API server's last
-// answer.
-func (l *lab) asks(name string, change ...func(*policyv1.Eviction)) (status *metav1.Status) {
+// evictUntilMarked evicts a pod until it is marked, because the cache of the guard may be late. It returns the API
+// server's last answer.
+func (l *lab) evictUntilMarked(name string, change ...func(*policyv1.Eviction)) (status *metav1.Status) {
 	l.t.Helper()
 	l.until(l.ctx(), func() error {
 		status = l.evict(name, change...)

@@ -109,7 +109,7 @@ func (p *Process) Reload(ctx context.Context, config string) error {
 		return err
 	}
 	// The master re-executes itself, and may close the connection before it answers.
-	if _, err := ask(ctx, p.master(), "reload"); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+	if _, err := sendCommand(ctx, p.master(), "reload"); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		return err
 	}
 	err = await.Until(ctx, func(ctx context.Context) error {
@@ -130,7 +130,7 @@ func (p *Process) Reload(ctx context.Context, config string) error {
 // worker returns the process ID of the worker that answers. The master must answer as well: a worker can be ready while
 // its master still ignores commands.
 func (p *Process) worker(ctx context.Context) (string, error) {
-	if _, err := ask(ctx, p.master(), "show proc"); err != nil {
+	if _, err := sendCommand(ctx, p.master(), "show proc"); err != nil {
 		return "", err
 	}
 	info, err := p.Command(ctx, "show info")
@@ -147,11 +147,11 @@ func (p *Process) worker(ctx context.Context) (string, error) {
 
 // Command runs a command of the runtime API.
 func (p *Process) Command(ctx context.Context, command string) (string, error) {
-	return ask(ctx, strings.TrimPrefix(p.Unix, "unix://"), command)
+	return sendCommand(ctx, strings.TrimPrefix(p.Unix, "unix://"), command)
 }
 
-// ask sends a single command and half-closes the socket: the master would wait for another.
-func ask(ctx context.Context, socket, command string) (string, error) {
+// sendCommand sends a single command and half-closes the socket: the master would wait for another.
+func sendCommand(ctx context.Context, socket, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})

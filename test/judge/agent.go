@@ -18,7 +18,7 @@ func (*agent) Question() string {
 func (*agent) End() []Verdict { return nil }
 
 func (a *agent) Judge(r Record) []Verdict {
-	if !r.ByAgent() || r.asks() {
+	if !r.ByAgent() || r.isReview() {
 		return nil
 	}
 	if !r.Object.isNode() || r.Subresource != "" || r.Verb != "patch" {

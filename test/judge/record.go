@@ -64,8 +64,8 @@ func (r Record) done(verbs ...string) bool {
 // creates reports whether the object did not exist before the request.
 func (r Record) creates() bool { return r.Verb == "create" || r.Code == 201 }
 
-// asks reports whether the request is a review, such as TokenReview, which changes nothing.
-func (r Record) asks() bool { return strings.HasSuffix(r.Object.Resource, "reviews") }
+// isReview reports whether the request is a review, such as TokenReview, which changes nothing.
+func (r Record) isReview() bool { return strings.HasSuffix(r.Object.Resource, "reviews") }
 
 // uid is the UID of the object, empty if unknown.
 func (r Record) uid() string {

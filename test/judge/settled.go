@@ -15,7 +15,7 @@ func (settled) End() []Verdict   { return nil }
 
 func (s settled) Judge(r Record) []Verdict {
 	switch {
-	case !r.ByManager() || !s.time.holds(r.At) || r.asks():
+	case !r.ByManager() || !s.time.holds(r.At) || r.isReview():
 		return nil
 	case r.isLease():
 		return kept(r)

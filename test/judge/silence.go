@@ -42,7 +42,7 @@ func (q quiet) Judge(r Record) []Verdict {
 
 func (s Silence) judge(r Record) []Verdict {
 	switch {
-	case r.isLease(), r.isEvent(), r.asks():
+	case r.isLease(), r.isEvent(), r.isReview():
 		return kept(r)
 	case s.Shadow:
 		return broken(r, "a manager in shadow mode sent "+r.Verb, "it should only keep its lease and send Events")

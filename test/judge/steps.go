@@ -25,7 +25,7 @@ func (s *steps) Judge(r Record) []Verdict {
 	case r.Object.isMachine() && r.done("patch", "update"):
 		return hookTakenOff(r, before)
 	case r.Object.ofProvider() && r.done("delete"):
-		return s.rest(r)
+		return s.judgePart(r)
 	default:
 		return nil
 	}
@@ -62,8 +62,8 @@ func hookTakenOff(r Record, before *machine) []Verdict {
 	return kept(r)
 }
 
-// rest judges the deletion of objects that a Machine owns.
-func (s *steps) rest(r Record) []Verdict {
+// judgePart judges the deletion of objects that a Machine owns.
+func (s *steps) judgePart(r Record) []Verdict {
 	m := s.world.ofPart(r)
 	if m == nil && (r.Got == nil || r.Got.Owner == "") {
 		return nil

@@ -134,8 +134,8 @@ func (w *world) wants(m []balancer.Membership, state balancer.State, connections
 	}))
 }
 
-// ask runs a command as another client would.
-func (w *world) ask(command string) string {
+// runCommand runs a command as another client would.
+func (w *world) runCommand(command string) string {
 	w.t.Helper()
 	answer, err := w.Command(w.t.Context(), command)
 	w.must(err)
@@ -341,7 +341,7 @@ func TestAReloadSwapsAddresses(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{w.b.String(): 20}, w.visit(20)); diff != "" {
 		t.Errorf("new connections (-want +got):\n%s", diff)
 	}
-	w.ask("set server web/a state drain") // An administrator drains it.
+	w.runCommand("set server web/a state drain") // An administrator drains it.
 	w.must(w.Restore(t.Context(), m))
 	w.wants(others, balancer.Drained, 0, 0)
 }
@@ -377,7 +377,7 @@ func TestMaintenance(t *testing.T) {
 				w.wants(m, balancer.Drained, 0, others)
 			}
 			for _, command := range c.before {
-				if answer := w.ask(command); strings.TrimSpace(answer) != "" {
+				if answer := w.runCommand(command); strings.TrimSpace(answer) != "" {
 					t.Fatal(answer)
 				}
 			}
@@ -396,7 +396,7 @@ func TestMaintenance(t *testing.T) {
 // admin is HAProxy's administrative state of a server.
 func (w *world) admin(m []balancer.Membership) string {
 	w.t.Helper()
-	for line := range strings.Lines(w.ask("show servers state " + m[0].Pool)) {
+	for line := range strings.Lines(w.runCommand("show servers state " + m[0].Pool)) {
 		if fields := strings.Fields(line); len(fields) > 6 && fields[3] == m[0].Member {
 			return fields[6]
 		}
@@ -410,7 +410,7 @@ func TestDrainOfSomebodyElse(t *testing.T) {
 	w := newWorld(t)
 	m := w.find()
 	long := w.connectTo(w.a)
-	w.ask("set server web/a state drain")
+	w.runCommand("set server web/a state drain")
 	w.wants(m, balancer.Draining, 1, 1)
 	w.must(w.Drain(t.Context(), m))
 	long.close()

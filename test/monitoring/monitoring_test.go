@@ -129,15 +129,15 @@ func firing(t *testing.T, samples *history) map[string]time.Duration {
 			active := slices.DeleteFunc(rule.ActiveAlerts(), func(a *rules.Alert) bool { return a.State != rules.StateFiring })
 			if _, already := fired[r.Alert]; !already && len(active) > 0 {
 				fired[r.Alert] = at
-				told(t, r, active)
+				checkText(t, r, active)
 			}
 		}
 	}
 	return fired
 }
 
-// told checks the text of an alert: every label that it names exists.
-func told(t *testing.T, r rulefmt.Rule, active []*rules.Alert) {
+// checkText checks the text of an alert: every label that it names exists.
+func checkText(t *testing.T, r rulefmt.Rule, active []*rules.Alert) {
 	t.Helper()
 	for _, a := range active {
 		a.Annotations.Range(func(l labels.Label) {

@@ -35,9 +35,9 @@ type Options struct {
 	// Namespace and Labels select its pods.
 	Namespace string
 	Labels    map[string]string
-	// Asks is the annotation or label that marks a pod for a move, and Value its value. Empty are RescheduleAnnotation
+	// Key is the annotation or label that marks a pod for a move, and Value its value. Empty are RescheduleAnnotation
 	// and true.
-	Asks, Value string
+	Key, Value string
 	// InPlace keeps the name of a pod: the operator deletes it and recreates it on another Node. Otherwise it first
 	// creates another pod, with a new name.
 	InPlace bool
@@ -73,8 +73,8 @@ type Move struct {
 
 // New returns an operator that is not started yet.
 func New(c client.Client, o Options) *Operator {
-	if o.Asks == "" {
-		o.Asks, o.Value = RescheduleAnnotation, "true"
+	if o.Key == "" {
+		o.Key, o.Value = RescheduleAnnotation, "true"
 	}
 	return &Operator{Options: o, client: c, clock: clock.RealClock{}, owed: map[string]*corev1.Pod{}}
 }
@@ -171,8 +171,8 @@ func (o *Operator) look(ctx context.Context) error {
 }
 
 func (o *Operator) asked(pod *corev1.Pod) bool {
-	annotation, annotated := pod.Annotations[o.Asks]
-	label, labelled := pod.Labels[o.Asks]
+	annotation, annotated := pod.Annotations[o.Key]
+	label, labelled := pod.Labels[o.Key]
 	return annotated && annotation == o.Value || labelled && label == o.Value
 }
 
@@ -229,7 +229,7 @@ func (o *Operator) make(ctx context.Context, old *corev1.Pod, name string) (*cor
 		return nil, err
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: o.Namespace, Name: name, Labels: template(old.Labels, o.Asks), Annotations: template(old.Annotations, o.Asks),
+		Namespace: o.Namespace, Name: name, Labels: template(old.Labels, o.Key), Annotations: template(old.Annotations, o.Key),
 	}}
 	if name == "" {
 		pod.GenerateName = stem(old) + "-"

@@ -241,7 +241,7 @@ func (w *world) wantCollected(ctx context.Context) {
 	w.eventually(ctx, func() bool { return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(sm), sm)) })
 }
 
-// wantPlugin runs the commands of an owner, who has the rights to one machine.
+// wantPlugin runs the commands of an owner with the rights to one machine.
 func (w *world) wantPlugin(ctx context.Context) {
 	w.Helper()
 	for _, who := range []string{owner, oneOwner} {

@@ -29,7 +29,7 @@ func TestTheRailsHold(t *testing.T) {
 				t.Skip("make test-judge has all storms")
 			}
 			t.Parallel()
-			broken := tell(t, in, cmp.Or(*machines, few), "")
+			broken := runStory(t, in, cmp.Or(*machines, few), "")
 			if in.known != "" && len(broken) > 0 {
 				t.Skipf("known: %s: %d times, first: %s", in.known, len(broken), broken[0])
 			}
@@ -46,8 +46,8 @@ func TestTheRailsHold(t *testing.T) {
 	}
 }
 
-// tell runs a story on a fleet with a rail cut, and returns the broken rules.
-func tell(t *testing.T, in input, size int, cut string) []string {
+// runStory runs a story on a fleet with a rail cut, and returns the broken rules.
+func runStory(t *testing.T, in input, size int, cut string) []string {
 	t.Helper()
 	w := newWorld(t, size, cut)
 	in.do(w)
@@ -92,7 +92,7 @@ func TestEachRailIsMissed(t *testing.T) {
 	} {
 		t.Run(cut, func(t *testing.T) {
 			at := slices.IndexFunc(inputs, func(in input) bool { return in.name == name })
-			broken := tell(t, inputs[at], few, cut)
+			broken := runStory(t, inputs[at], few, cut)
 			if len(broken) == 0 {
 				t.Errorf("nobody notices in %s that there is none", name)
 			} else {

@@ -36,24 +36,24 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
 }
 
-// asked counts the requests to a load balancer without members.
-type asked struct{ times atomic.Int32 }
+// requestCounter counts the requests to a load balancer without members.
+type requestCounter struct{ times atomic.Int32 }
 
-func (a *asked) For(*expv1.LoadBalancer) (balancer.Driver, error) { return a, nil }
-func (*asked) Forget(types.NamespacedName)                        {}
-func (a *asked) Discover(context.Context, balancer.Node) ([]balancer.Membership, error) {
+func (a *requestCounter) For(*expv1.LoadBalancer) (balancer.Driver, error) { return a, nil }
+func (*requestCounter) Forget(types.NamespacedName)                        {}
+func (a *requestCounter) Discover(context.Context, balancer.Node) ([]balancer.Membership, error) {
 	a.times.Add(1)
 	return nil, nil
 }
 
-func (*asked) Status(context.Context, []balancer.Membership) ([]balancer.Status, error) {
+func (*requestCounter) Status(context.Context, []balancer.Membership) ([]balancer.Status, error) {
 	return nil, nil
 }
-func (*asked) Elsewhere(balancer.Node, balancer.Membership) bool    { return false }
-func (*asked) Drain(context.Context, []balancer.Membership) error   { return nil }
-func (*asked) Restore(context.Context, []balancer.Membership) error { return nil }
-func (*asked) Every() time.Duration                                 { return time.Second }
-func (*asked) Volatile() bool                                       { return true }
+func (*requestCounter) Elsewhere(balancer.Node, balancer.Membership) bool    { return false }
+func (*requestCounter) Drain(context.Context, []balancer.Membership) error   { return nil }
+func (*requestCounter) Restore(context.Context, []balancer.Membership) error { return nil }
+func (*requestCounter) Every() time.Duration                                 { return time.Second }
+func (*requestCounter) Volatile() bool                                       { return true }
 
 // TestAClusterThatComesToAShardIsLookedAt moves a Cluster with a detached Node to another manager, as docs/sharding.md
 // describes, or unpauses it, as a control.
@@ -90,7 +90,7 @@ func TestAClusterThatComesToAShardIsLookedAt(t *testing.T) {
 				Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}, SyncPeriod: new(2 * time.Second)},
 			})
 			f.Must(err)
-			var d asked
+			var d requestCounter
 			f.Must((&detach.BalancerReconciler{
 				Clock: clock.RealClock{}, Reader: mgr.GetClient(), Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()),
 				Recorder: &events.FakeRecorder{}, Drivers: &d, WatchFilter: "b",

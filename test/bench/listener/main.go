@@ -49,7 +49,7 @@ func run(mode string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	counts := &metrics.Set{}
-	go tell(counts)
+	go report(counts)
 	n := naive{counts: counts}
 	n.commands, n.substrings = patterns(os.Getenv("PATTERN")) //nolint:forbidigo // see above
 	switch mode {
@@ -109,8 +109,8 @@ func now() int64 {
 	return ts.Nano()
 }
 
-// tell prints "ready" when it listens, and the counts on each SIGUSR1.
-func tell(counts *metrics.Set) {
+// report prints "ready" when it listens, and the counts on each SIGUSR1.
+func report(counts *metrics.Set) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	ticker := time.NewTicker(readyEvery)
