@@ -19,7 +19,7 @@ var plainWords = map[string]string{
 	"bequeath": "save", "calm": "clear", "census": "result", "complain": "log", "complained": "logged", "complaints": "log",
 	"courtesy": "policy", "doubtful": "rejected", "fate": "change", "glance": "cache", "hear": "receive", "heard": "received",
 	"heir": "successor", "husk": "leftover", "keeper": "cache", "nameless": "unidentified", "patience": "timeout",
-	"raging": "active", "remember": "record", "remembered": "recorded", "roster": "list", "saying": "message",
+	"raging": "active", "remember": "record", "roster": "list", "saying": "message",
 	"soonest": "earliest", "spoken": "converted", "strayed": "stale", "telling": "report", "thaw": "resume",
 	"tidings": "report", "unasked": "refused", "whom": "target", "whose": "target", "whys": "causes",
 }
