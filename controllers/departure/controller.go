@@ -62,7 +62,7 @@ type Reconciler struct {
 }
 
 // A cluster is the planner's state of one Cluster between reconciles. Only the worker that reconciles the
-// Cluster uses it, except shown, which r.mu guards.
+// Cluster uses it, except counts and shown, which r.mu guards.
 type cluster struct {
 	// members are the machines of the last run, nil before the first.
 	members map[types.UID]*member
@@ -72,6 +72,9 @@ type cluster struct {
 	departed int
 	// lastWarning has the time of the latest Event by its reason.
 	lastWarning map[string]time.Time
+
+	// counts are the counts of the latest plan, with its admissions.
+	counts departure.Counts
 
 	guard
 	shown
@@ -87,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	c, now := r.cluster(key), r.Clock.Now()
 	c.count(o, now)
 	opens := r.checkRails(ctx, key, c, o)
-	plan := departure.Decide(o.fleet, r.Limits).Only(func(name string) bool { return o.candidates[name] != nil })
+	plan := r.plan(c, o.fleet).Only(func(name string) bool { return o.candidates[name] != nil })
 	deferred := false
 	if !r.Actuate.Suppresses() {
 		deferred, err = r.publish(ctx, key, c, o, plan)
@@ -107,6 +110,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: max(next.Sub(now), time.Millisecond)}, nil
+}
+
+// plan decides which departures of a Cluster start now. It counts their starts for the limit of the other Clusters, which
+// other workers plan at the same time. A start that then fails counts until the next plan of this Cluster.
+func (r *Reconciler) plan(c *cluster, f departure.Fleet) departure.Plan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, other := range r.fleet {
+		if other != c {
+			f.Others.Add(other.counts, f.Now)
+		}
+	}
+	p := departure.Decide(f, r.Limits)
+	if c.counts = f.After(p); r.Actuate.Suppresses() {
+		c.counts = f.After(departure.Plan{}) // Nothing starts.
+	}
+	return p
 }
 
 // retry is the delay after a record could not be written, or a Machine not be deleted.

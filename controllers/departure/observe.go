@@ -161,8 +161,8 @@ func (c *cluster) count(o *observation, now time.Time) {
 	c.starts = departure.Within(c.starts, now, departure.MaxWait)
 	o.fleet.Started = append(o.fleet.Started, c.starts...)
 	o.fleet.Departed += len(c.starts)
-	if recent := departure.Recent(c.starts, now); len(o.machines) == 0 && len(recent) > 0 {
-		o.next = recent[len(recent)-1].Add(departure.Window)
+	if n := len(c.starts); len(o.machines) == 0 && n > 0 {
+		o.next = c.starts[n-1].Add(departure.MaxWait) // The planner forgets the Cluster.
 	}
 }
 

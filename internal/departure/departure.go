@@ -6,7 +6,7 @@
 //
 // It does not decide that a machine leaves. It admits, defers or holds candidates that other code has decided
 // to remove. It limits starts: in any 10 s, at most a fraction of the machines of a Cluster start to leave,
-// however often it is called.
+// and at most the same fraction of the machines of all Clusters, however often it is called.
 package departure
 
 import (
@@ -71,6 +71,22 @@ type Fleet struct {
 	Candidates []Candidate
 	// Holds are the holds that apply, in order of precedence: a candidate waits for the first one of its lane.
 	Holds []Hold
+	// Others has the counts of the other Clusters that the manager serves. Many small Clusters are one fleet: each of
+	// them may always start one departure.
+	Others Counts
+}
+
+// Counts are the sums of the fields of Fleet that have the same names.
+type Counts struct {
+	Active, NeverRan, Departed int
+	Started                    []time.Time
+}
+
+// Add adds the counts of a Fleet, after the admissions of its plan. It does not add starts that are older than Window at
+// now.
+func (c *Counts) Add(f Counts, now time.Time) {
+	c.Active, c.NeverRan, c.Departed = c.Active+f.Active, c.NeverRan+f.NeverRan, c.Departed+f.Departed
+	c.Started = append(c.Started, Recent(f.Started, now)...)
 }
 
 // A Hold keeps all candidates of a lane from starting, however few they are and however late.
@@ -85,7 +101,8 @@ type Hold struct {
 
 // Limits bound how many machines may leave. The zero value sets no limit.
 type Limits struct {
-	// Cap is the part of a Cluster's machines that may start to leave within Window.
+	// Cap is the part of a Cluster's machines, and of the machines of all Clusters, that may start to leave within
+	// Window.
 	Cap Fraction
 }
 
@@ -111,11 +128,10 @@ type Plan struct {
 	// Deferred wait for the limit, Held for a Hold.
 	Deferred, Held []Waiting
 	// Members is the number of machines from which the limit of Unscheduled is computed. It includes the machines that
-	// started to leave within Window. ScheduledMembers is the same for Scheduled.
-	Members, ScheduledMembers int
-	// Cap is how many machines in the lane Unscheduled may start within Window. Left is how many of these may
-	// still start after this plan. Both are zero without a limit.
-	Cap, Left int
+	// started to leave within Window.
+	Members int
+	// Cap is how many machines in the lane Unscheduled may start within Window, zero without a limit.
+	Cap int
 	// Next is the first instant at which the limit admits a deferred candidate after this plan, zero if none.
 	// It does not consider holds.
 	Next time.Time
@@ -145,4 +161,7 @@ type Waiting struct {
 	// Reason and Message describe why it waits.
 	Reason  Reason
 	Message string
+	// Cap is how many machines of its lane may start within Window, and Of is the number of machines from which that is
+	// computed. Both are zero if it is held.
+	Cap, Of int
 }

@@ -188,7 +188,7 @@ func live(t *testing.T, cut []edit, paused bool, metered int, leave leave) *judg
 	for _, sm := range all {
 		c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
 	}
-	rules := append(judge.Default(), judge.Lines(true), judge.Cap(50_000), judge.Wipe())
+	rules := append(judge.Default(), judge.Lines(true), judge.Cap(50_000), judge.FleetCap(50_000), judge.Wipe())
 	if paused {
 		s.Manager.AddArgs("--actuation-paused")
 	}
