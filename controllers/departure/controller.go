@@ -119,7 +119,7 @@ func (r *Reconciler) plan(c *cluster, f departure.Fleet) departure.Plan {
 	defer r.mu.Unlock()
 	for _, other := range r.fleet {
 		if other != c {
-			f.Others.Add(other.counts, f.Now)
+			f.Others = f.Others.Plus(other.counts, f.Now)
 		}
 	}
 	p := departure.Decide(f, r.Limits)

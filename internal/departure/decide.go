@@ -38,10 +38,9 @@ func (l Limits) deferred(f Fleet, c Candidate, started []time.Time, admitted int
 	if limit := l.Cap.Of(members); len(started)+admitted >= limit {
 		return Waiting{c, BlastRadiusCap, l.message(), limit, members}, true
 	}
-	elsewhere := len(Recent(f.Others.Started, f.Now))
-	all := Counts{Active: f.Active + f.Others.Active, NeverRan: f.NeverRan + f.Others.NeverRan, Departed: f.Departed + f.Others.Departed}
-	members = all.members(c.Lane, len(started)+elsewhere)
-	if limit := l.Cap.Of(members); len(started)+elsewhere+admitted >= limit {
+	all := Counts{f.Active, f.NeverRan, f.Departed, slices.Clip(started)}.Plus(f.Others, f.Now)
+	members = all.members(c.Lane, len(all.Started))
+	if limit := l.Cap.Of(members); len(all.Started)+admitted >= limit {
 		return Waiting{c, BlastRadiusCap, l.message(), limit, members}, true
 	}
 	return Waiting{}, false

@@ -82,11 +82,12 @@ type Counts struct {
 	Started                    []time.Time
 }
 
-// Add adds the counts of a Fleet, after the admissions of its plan. It does not add starts that are older than Window at
-// now.
-func (c *Counts) Add(f Counts, now time.Time) {
-	c.Active, c.NeverRan, c.Departed = c.Active+f.Active, c.NeverRan+f.NeverRan, c.Departed+f.Departed
-	c.Started = append(c.Started, Recent(f.Started, now)...)
+// Plus returns the sum of both. Of o, only starts within Window at now are added.
+func (c Counts) Plus(o Counts, now time.Time) Counts {
+	return Counts{
+		Active: c.Active + o.Active, NeverRan: c.NeverRan + o.NeverRan, Departed: c.Departed + o.Departed,
+		Started: append(c.Started, Recent(o.Started, now)...),
+	}
 }
 
 // A Hold keeps all candidates of a lane from starting, however few they are and however late.

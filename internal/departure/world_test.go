@@ -74,7 +74,7 @@ func (w *world) fleet(f *farm) departure.Fleet {
 	fleet := w.alone(f)
 	for _, other := range w.farms {
 		if other != f {
-			fleet.Others.Add(w.alone(other).After(departure.Plan{}), fleet.Now)
+			fleet.Others = fleet.Others.Plus(w.alone(other).After(departure.Plan{}), fleet.Now)
 		}
 	}
 	return fleet

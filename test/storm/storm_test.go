@@ -49,6 +49,7 @@ func TestTheRailsHold(t *testing.T) {
 // TestSmallClustersAreOneFleet has machines leave that are each in their own Cluster. Together, no more of them may start
 // within a window than of one Cluster of that size.
 func TestSmallClustersAreOneFleet(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"AllWindowsEndAtFive", "HalfAreDeleted", "HalfOfTheSchedulesAreWiped", "ARestartEveryTwelveSecondsAfterFive", "AWebhookRefusesDeletionsOverARestart"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
