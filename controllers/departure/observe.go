@@ -64,8 +64,10 @@ type member struct {
 	deleted         bool
 	// refused is when an admission could last not be written, zero if never. It may have been written.
 	refused time.Time
-	// waiting is the latest answer that this planner wrote to the record.
-	waiting v1alpha1.DepartureWaiting
+	// waiting is the latest answer that this planner wrote to the record. unanswered is when an answer could last not be
+	// written, zero if never.
+	waiting    v1alpha1.DepartureWaiting
+	unanswered time.Time
 }
 
 // observe reads a Cluster and its machines from the cache. A Cluster that the cache lacks is read live: clusterctl move

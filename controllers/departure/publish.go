@@ -21,6 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
 
@@ -53,9 +54,16 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 		if r.old(o) {
 			break
 		}
-		first, err := r.answer(ctx, key, c, o.candidates[w.Name], w)
+		m := o.candidates[w.Name]
+		first, err := r.answer(ctx, key, c, m, w)
 		deferred = deferred || first
-		errs = append(errs, err)
+		if err == nil || apierrors.IsConflict(err) {
+			errs = append(errs, err)
+			continue
+		}
+		telemetry.Failed(name)
+		c.members[m.UID].unanswered = o.fleet.Now
+		o.next = departure.Earliest(o.next, o.fleet.Now.Add(departure.Window))
 	}
 	return deferred, errors.Join(errs...)
 }
@@ -67,12 +75,12 @@ const longestRun = departure.Window / 2
 // old reports that a plan is too old to be carried out.
 func (r *Reconciler) old(o *observation) bool { return r.Clock.Since(o.fleet.Now) > longestRun }
 
-// answer writes why a machine waits, unless that is on record, or another leader has changed it since. deferred reports
-// that the cap defers the machine, and did not before.
+// answer writes why a machine waits, unless that is on record, or another leader has changed it since, or the write failed
+// within the last Window. deferred reports that the cap defers the machine, and did not before.
 func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, w departure.Waiting) (deferred bool, err error) {
 	e, d := c.members[m.UID], m.record
 	was, now := d.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: w.Message}
-	if was != nil && (*was == now || e.waiting == now) {
+	if was != nil && (*was == now || e.waiting == now) || r.Clock.Since(e.unanswered).Abs() < departure.Window {
 		return false, nil
 	}
 	d.Waiting = &now

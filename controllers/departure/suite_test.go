@@ -72,8 +72,8 @@ type world struct {
 	// refused is the error of every patch, undeletable of every deletion. locked has the Machines that a webhook refuses to
 	// change and to delete. slow is how long each patch and live list takes.
 	refused, undeletable error
-	// deletions counts the delete calls.
-	deletions int
+	// deletions and patches count the calls.
+	deletions, patches int
 	locked    map[string]bool
 	slow      time.Duration
 	// ahead is how far our clock is ahead of the API server's.
@@ -96,6 +96,7 @@ func newWorld(t *testing.T, machines int) *world {
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				w.patches++
 				w.after(w.slow)
 				if w.refused != nil {
 					return w.refused
