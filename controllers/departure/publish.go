@@ -50,6 +50,14 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 		_, err := r.set(ctx, m, m.DeepCopy(), expire(m.record), children.Withdraw)
 		errs = append(errs, err)
 	}
+	deferred, err = r.answerAll(ctx, key, c, o, p)
+	return deferred, errors.Join(append(errs, err)...)
+}
+
+// answerAll writes why machines wait. After an error other than a conflict, it tries a machine again after one Window: no
+// departure depends on an answer.
+func (r *Reconciler) answerAll(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departure.Plan) (deferred bool, err error) {
+	var errs []error
 	for _, w := range slices.Concat(p.Held, p.Deferred) {
 		if r.old(o) {
 			break

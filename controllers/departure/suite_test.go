@@ -74,8 +74,8 @@ type world struct {
 	refused, undeletable error
 	// deletions and patches count the calls.
 	deletions, patches int
-	locked    map[string]bool
-	slow      time.Duration
+	locked             map[string]bool
+	slow               time.Duration
 	// ahead is how far our clock is ahead of the API server's.
 	ahead time.Duration
 	// unread is the error of a cache that cannot return the Cluster.
