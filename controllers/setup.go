@@ -303,6 +303,7 @@ func (s *shared) setUpNodes() error {
 		(&node.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
 			Installs: len(install) > 0, Recorder: s.recorder, Lead: s.MaintenanceLead,
+			RolloutFraction: s.DepartureLimits.Cap,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 	)
 }

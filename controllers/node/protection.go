@@ -67,7 +67,7 @@ func (s *scope) protectionFacts(installs bool) Facts {
 	unreadable := s.unreadable() != nil
 	f := Facts{
 		Wanted: patternsOf(s.scheduled), Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
-		Tried: !installs, Elsewhere: !installs, Failure: s.failure, Doubt: s.host.NodeRejection(),
+		Tried: !installs, Elsewhere: !installs, Failure: s.failure, Staged: s.staged, Doubt: s.host.NodeRejection(),
 	}
 	if c := s.installation(); c != nil && installs {
 		f.Tried = true
