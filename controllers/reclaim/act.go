@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -278,13 +279,16 @@ func isRefusal(err error) bool {
 }
 
 // clear removes a served or stale request from its Node. If the reason still holds, the agent requests again. The lock
-// prevents the removal of a newer request.
+// prevents the removal of a newer request. The eviction taint of a Node stays until a machine is lent on it again.
 func (s *scope) clear(ctx context.Context, remote actuate.Action) error {
 	before := s.node.DeepCopy()
 	for _, annotation := range []string{
 		reclaimapi.RequestedAnnotation, reclaimapi.ReasonAnnotation, reclaimapi.RequestedAtAnnotation,
 	} {
 		delete(s.node.Annotations, annotation)
+	}
+	if s.children.MachineState() == lifecycle.Present {
+		s.node.Spec.Taints = slices.DeleteFunc(s.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == reclaimapi.NodeTaint })
 	}
 	if err := remote.PatchLocked(ctx, s.node, before); err != nil {
 		return fmt.Errorf("clearing request: %w", err)

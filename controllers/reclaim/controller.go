@@ -175,8 +175,9 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	}
 	// A request of a person does not have the Node's UID.
 	if uid := s.ownerRequest().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {
-		f.Node, f.NodeAsked, f.Evicting = presence(s.node), uid != "", actuate.Evicting(s.node)
+		f.Node, f.NodeAsked = presence(s.node), uid != ""
 	}
+	f.Evicting = s.node != nil && actuate.Evicting(s.node)
 	return f
 }
 
