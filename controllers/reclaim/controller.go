@@ -80,8 +80,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // An event of its Cluster, Machine or Node enqueued it; another manager serves it.
 	}
 	s, err := r.observe(ctx, sm)
-	if err != nil || s == nil {
-		return ctrl.Result{}, err
+	if err != nil {
+		return r.end(req, s, lifecycle.Rest, err)
+	}
+	if s == nil {
+		return ctrl.Result{}, nil
 	}
 	if wait := r.fresh.Hold(req, s.machineVersion(), r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil

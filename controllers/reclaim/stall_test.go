@@ -3,6 +3,7 @@
 package reclaim_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
@@ -102,6 +104,41 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
 	w.resync()
 	if w.machine().DeletionTimestamp.IsZero() || w.stalled() != "" {
+		t.Errorf("it does not get on: %q", w.stalled())
+	}
+}
+
+// TestAnOutageAtTheEndDelaysTheOwnerByASecond covers an API server that fails while 5-Spot confirms that the Machine is
+// gone.
+func TestAnOutageAtTheEndDelaysTheOwnerByASecond(t *testing.T) {
+	w := newWorld(t)
+	w.rush = &wake.ReclaimTracker{}
+	w.ask("true")
+	w.settle()
+	w.gone()
+	down := true
+	live := w.Recorded(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if down {
+			return apierrors.NewServerTimeout(schema.GroupResource{Resource: "machines"}, "get", 1)
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}})
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
+	w.r.Children.Live = live
+	for range 20 {
+		if _, err := w.reconcile(); err == nil {
+			t.Fatal("the failure is not returned, so that nothing retries it")
+		}
+		if after := w.r.RetriedAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}); after > time.Second {
+			t.Fatalf("a failed read is retried after %v", after)
+		}
+	}
+	if !strings.Contains(w.stalled(), "could not be completed") {
+		t.Errorf("the stall is not reported: %q", w.stalled())
+	}
+	down = false
+	w.resync()
+	if w.sm.ScheduleEnabled() || w.stalled() != "" {
 		t.Errorf("it does not get on: %q", w.stalled())
 	}
 }
