@@ -20,6 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -50,9 +51,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 		}
 		return err
 	case lifecycle.Recall:
-		return r.restoreRequest(ctx, s)
+		return kinds.IgnoreNoObject(r.restoreRequest(ctx, s))
 	case lifecycle.Forget:
-		return r.forget(ctx, s)
+		return kinds.IgnoreNoObject(r.forget(ctx, s))
 	case lifecycle.Eject:
 		return r.eject(ctx, s)
 	case lifecycle.Disarm:
@@ -222,10 +223,14 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	sm.Spec.Schedule.Enabled = new(false)
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 	sm.SetServedReclaim(record.Served(r.Clock.Now()))
-	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil {
+	err := r.Actuate.PatchLocked(ctx, sm, before)
+	if kinds.IgnoreNoObject(err) != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
 	s.observeStage(stageGone, since, r.Clock.Now())
+	if err != nil {
+		return nil // The object was deleted, and package scheduledmachine has released it.
+	}
 	ctrl.LoggerFrom(ctx).Info("Gave machine back and turned its schedule off", "Node", record.Node, "reason", record.Why())
 	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimDisabledScheduleEvent, "EmergencyReclaimDisableSchedule",
 		"Schedule turned off by emergency reclaim (%s), so that the machine does not come back while its owner uses it. "+

@@ -142,3 +142,27 @@ func TestAnOutageAtTheEndDelaysTheOwnerByASecond(t *testing.T) {
 		t.Errorf("it does not get on: %q", w.stalled())
 	}
 }
+
+// TestAReleasedScheduledMachineIsNoStall deletes a ScheduledMachine during its reclaim. The other controller releases
+// it, and this controller's cache still shows it.
+func TestAReleasedScheduledMachineIsNoStall(t *testing.T) {
+	w := newWorld(t)
+	w.rush = &wake.ReclaimTracker{}
+	before, _ := measured(t)
+	w.ask("true")
+	w.settle()
+	w.gone()
+	reads, _ := w.Late(w.sm)
+	w.Must(w.Client.Delete(t.Context(), w.sm.DeepCopy()))
+	w.r = w.reconciler(w.Recorded(reads))
+	w.events()
+	if next, err := w.reconcile(); err != nil || !next.IsZero() {
+		t.Errorf("it is retried: %v, %v", next, err)
+	}
+	if notes := w.events(); len(notes) > 0 || w.stalled() != "" {
+		t.Errorf("a stall is reported: %q, %q", notes, w.stalled())
+	}
+	if after, _ := measured(t); after["gone"]-before["gone"] != 1 {
+		t.Errorf("the end of the reclaim is measured %d times", after["gone"]-before["gone"])
+	}
+}
