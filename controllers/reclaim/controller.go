@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -56,8 +57,9 @@ type Reconciler struct {
 	// rejections deduplicates the Events about malformed requests on Nodes.
 	rejections telemetry.Rejections
 	surges     telemetry.EventLimit
-	// fresh detects a stale cache that still shows a Machine from before its ejection.
-	fresh wake.Freshness
+	// fresh detects a stale cache that still shows a Machine from before its ejection. nodeWrites is for conflicts of
+	// writes to Nodes: their back-off delays no owner.
+	fresh, nodeWrites wake.Freshness
 	// backoff is the rate limiter of the queue. Its delays are short while an owner waits.
 	backoff reclaimBackoff
 	// calls limits the concurrent calls to providers and workload clusters.
@@ -86,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if s == nil {
 		return ctrl.Result{}, nil
 	}
-	if wait := r.fresh.Hold(req, s.machineVersion(), r.Clock.Now()); wait > 0 {
+	if wait := r.fresh.Wait(req, s.machineVersion(), r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	facts := r.facts(s)
@@ -98,14 +100,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.reportScreened(ctx, s, screened(facts, step))
 	r.reportAnnotations(ctx, s)
-	if step == lifecycle.Disarm { // Disarm only records; other owners come first.
-		if wait := r.ReclaimTracker.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
-			return ctrl.Result{RequeueAfter: wait}, nil
-		}
+	if wait := r.hold(req, s, step); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	err = r.serve(ctx, req, s, step)
 	s.unrecorded = actuate.IgnoreSuppressed(r.recordGiveBack(ctx, s))
 	return r.end(req, s, step, err)
+}
+
+// hold returns how long a step is delayed: after a conflict, and Disarm also while other owners wait, because it only
+// records.
+func (r *Reconciler) hold(req ctrl.Request, s *scope, step lifecycle.Step) time.Duration {
+	now := r.Clock.Now()
+	wait := r.conflicts(step).Hold(req, s.machineVersion(), now)
+	if step == lifecycle.Disarm {
+		wait = max(wait, r.ReclaimTracker.Wait(s.scheduled.ReclaimTimes(), now))
+	}
+	return wait
+}
+
+// conflicts returns the state of the conflicts of a step.
+func (r *Reconciler) conflicts(step lifecycle.Step) *wake.Freshness {
+	switch step {
+	case lifecycle.Evict, lifecycle.DeleteNode, lifecycle.Clear:
+		return &r.nodeWrites
+	default:
+		return &r.fresh
+	}
 }
 
 // forgetAll removes the state of a deleted object.
@@ -114,6 +135,7 @@ func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.ejected.Delete(req.NamespacedName)
 	r.rejections.Forget(req.NamespacedName)
 	r.fresh.Forget(req)
+	r.nodeWrites.Forget(req)
 	r.ReclaimTracker.ClearStuck(req)
 }
 
@@ -137,7 +159,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr error) (ctrl.Result, error) {
 	who := urgencyOf(s, step)
 	r.backoff.note(req, who)
-	result, err := r.fresh.Meet(req, r.Clock.Now(), actErr)
+	result, err := r.conflicts(step).Meet(req, r.Clock.Now(), actErr)
 	switch {
 	case actuate.IsSuppressed(actErr):
 		r.reportSuppressed(req, s, step)

@@ -11,11 +11,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
@@ -164,5 +167,31 @@ func TestAReleasedScheduledMachineIsNoStall(t *testing.T) {
 	}
 	if after, _ := measured(t); after["gone"]-before["gone"] != 1 {
 		t.Errorf("the end of the reclaim is measured %d times", after["gone"]-before["gone"])
+	}
+}
+
+// TestAConflictOfANodeDelaysNoOwner covers a webhook of the workload cluster that answers 409 while a served request
+// is cleared. Meanwhile a person gives the machine back.
+func TestAConflictOfANodeDelaysNoOwner(t *testing.T) {
+	w := newWorld(t)
+	w.ask("true")
+	served := v1alpha1.ReclaimRecord{Node: w.node.Name, NodeUID: w.node.UID, RequestedAt: w.node.Annotations[reclaimapi.RequestedAtAnnotation]}
+	w.Edit(w.sm, func() {
+		metav1.SetMetaDataAnnotation(&w.sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, served.String())
+	})
+	w.refuse("patch Node", func() error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("not now"))
+	})
+	tries := func() int { return strings.Count(strings.Join(w.Writes, ","), "patch Node") }
+	for range 10 {
+		_, _ = w.reconcile()
+		w.clock.SetTime(w.clock.Now().Add(time.Second))
+	}
+	if n := tries(); n < 4 || n > 7 {
+		t.Errorf("%d tries in 10s, want one per back-off: %v", n, w.Writes)
+	}
+	w.askAsPerson()
+	if _, err := w.reconcile(); err != nil || w.machine().DeletionTimestamp.IsZero() {
+		t.Errorf("the owner waits for a Node: %v, %v", err, w.Writes)
 	}
 }
