@@ -191,7 +191,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 			return refused
 		}
 		s.ejected = true
-		if last, again := r.ejected.Swap(client.ObjectKeyFromObject(s.scheduled), m.UID); !deleted && (!again || last != m.UID) {
+		if !deleted {
 			s.observeStage(stageDeleted, s.since(), r.Clock.Now())
 		}
 	}

@@ -52,8 +52,6 @@ type Reconciler struct {
 	watchFilter string
 	// lastScreened maps a ScheduledMachine to the latest report of a request that is not served.
 	lastScreened sync.Map
-	// ejected maps a ScheduledMachine to the UID of the Machine that was ejected last.
-	ejected sync.Map
 	// rejections deduplicates the Events about malformed requests on Nodes.
 	rejections telemetry.Rejections
 	surges     telemetry.EventLimit
@@ -132,7 +130,6 @@ func (r *Reconciler) conflicts(step lifecycle.Step) *wake.Freshness {
 // forgetAll removes the state of a deleted object.
 func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.lastScreened.Delete(req.NamespacedName)
-	r.ejected.Delete(req.NamespacedName)
 	r.rejections.Forget(req.NamespacedName)
 	r.fresh.Forget(req)
 	r.nodeWrites.Forget(req)
