@@ -197,15 +197,8 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	}
 	// A request of a person does not have the Node's UID.
 	if uid := s.ownerRequest().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {
-		f.Node, f.NodeAsked = presence(s.node), uid != ""
+		f.Node, f.NodeAsked = children.PresenceOf(s.node), uid != ""
 	}
 	f.Evicting = s.node != nil && actuate.Evicting(s.node)
 	return f
-}
-
-func presence(obj client.Object) lifecycle.Presence {
-	if obj.GetDeletionTimestamp().IsZero() {
-		return lifecycle.Present
-	}
-	return lifecycle.Leaving
 }
