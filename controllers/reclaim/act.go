@@ -228,7 +228,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
 	s.observeStage(stageGone, since, r.Clock.Now())
-	if err != nil {
+	if kinds.NoObject(err) {
 		return nil // The object was deleted, and package scheduledmachine has released it.
 	}
 	ctrl.LoggerFrom(ctx).Info("Gave machine back and turned its schedule off", "Node", record.Node, "reason", record.Why())
