@@ -2,8 +2,9 @@
 
 // Package scheduledmachine reconciles ScheduledMachines. It evaluates the schedule, the owner's requests and the kill
 // switch. It creates the Machine, bootstrap config and infrastructure machine when a window opens, and requests a
-// departure when it closes: package departure deletes the Machine. It writes the status and requeues at the next instant at which the decision changes.
-// Package reclaim carries out emergency reclaims; this package only reports them.
+// departure when it closes: package departure deletes the Machine. It writes the status and requeues at the next
+// instant at which the decision changes. Package reclaim carries out emergency reclaims. This package reports them,
+// deletes a Node that outlived its machine, and ejects the machine of an object that is being deleted.
 package scheduledmachine
 
 import (

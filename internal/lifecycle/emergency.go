@@ -40,7 +40,7 @@ const (
 	Await Step = "Await"
 	// Disarm turns the schedule off and removes the stored request, in one write.
 	Disarm Step = "Disarm"
-	// Clear removes the request from the Node.
+	// Clear removes the request from the Node, and the eviction taint if the machine is lent again.
 	Clear Step = "Clear"
 	// Refuse does nothing except report.
 	Refuse Step = "Refuse"
@@ -133,6 +133,9 @@ func answer(f ReclaimFacts) Step {
 	}
 	switch f.Request {
 	case NoRequest:
+		if f.Machine == Present && f.Evicting {
+			return Clear // The Node outlived the give-back, and the machine joined again on it.
+		}
 		return Rest
 	case ServedRequest:
 		if f.Machine == Absent && f.InfrastructureGone && f.Node == Present && f.NodeAsked {
