@@ -121,7 +121,7 @@ func unreadable(name string, err error) error {
 func planned(m *v1alpha1.ScheduledMachine) plan.Machine {
 	return plan.Machine{
 		Name:       m.Name,
-		Schedule:   machineschedule.Spec(&m.Spec.Schedule),
+		Schedule:   machineschedule.Of(m),
 		Enabled:    m.ScheduleEnabled(),
 		KillSwitch: m.Spec.KillSwitch,
 		Paused:     paused(m),

@@ -32,13 +32,16 @@ type Resolved struct {
 
 // Resolve returns the schedule of m at now.
 func Resolve(m *v1alpha1.ScheduledMachine, now time.Time) Resolved {
-	r := Resolved{Spec: Spec(&m.Spec.Schedule), Enabled: m.ScheduleEnabled()}
+	r := Resolved{Spec: Of(m), Enabled: m.ScheduleEnabled()}
 	r.Schedule, r.Err = schedule.Parse(r.Spec)
 	if r.Enabled && r.Err == nil {
 		r.Active, r.Change = r.Schedule.At(now)
 	}
 	return r
 }
+
+// Of returns the schedule of m as its author wrote it.
+func Of(m *v1alpha1.ScheduledMachine) schedule.Spec { return Spec(&m.Spec.Schedule) }
 
 // Spec converts a schedule of the API, and sets the default time zone.
 func Spec(s *v1alpha1.Schedule) schedule.Spec {
