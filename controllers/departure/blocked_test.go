@@ -155,7 +155,7 @@ func TestRefusedAnswersAreNotTriedEachSecond(t *testing.T) {
 	}
 	w.refused = nil
 	w.plan()
-	if w.waits(1).Reason != string(departure.DeparturesHeld) {
+	if w.waits(1).Reason != string(v1alpha1.DeparturesHeldReason) {
 		t.Error("it has no answer after the fault")
 	}
 }

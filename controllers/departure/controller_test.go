@@ -32,9 +32,9 @@ func TestANewLeaderWarmsUp(t *testing.T) {
 		began  []int
 		waits  departure.Reason
 	}{
-		{"What the leader before let start is in no list.", 0, 10 * s, nil, departure.WarmingUp},
-		{"For a whole window.", 10*s - 1, 1, nil, departure.WarmingUp},
-		{"An end that was announced needs no more; the leader before may still believe to lead.", 10 * s, 5 * s, []int{0}, departure.WarmingUp},
+		{"What the leader before let start is in no list.", 0, 10 * s, nil, v1alpha1.WarmUpReason},
+		{"For a whole window.", 10*s - 1, 1, nil, v1alpha1.WarmUpReason},
+		{"An end that was announced needs no more; the leader before may still believe to lead.", 10 * s, 5 * s, []int{0}, v1alpha1.WarmUpReason},
 		{"Now it cannot.", 15 * s, 5 * s, []int{1}, ""},
 	} {
 		w.clock.SetTime(noon.Add(step.at))

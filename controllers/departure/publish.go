@@ -20,9 +20,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
 
 // publish carries out a plan: it starts the admitted departures, tries failed deletions again, ends expired admissions,
@@ -152,12 +151,8 @@ func (m *machine) due(now time.Time) (due bool, change time.Time) {
 	case m.record.Reason != v1alpha1.WindowClosed:
 		return true, time.Time{}
 	}
-	s, err := schedule.Parse(validation.ScheduleSpec(&m.scheduled.Spec.Schedule))
-	if err != nil || !m.scheduled.ScheduleEnabled() {
-		return false, time.Time{}
-	}
-	active, change := s.At(now)
-	return !active, change
+	s := machineschedule.Resolve(m.scheduled, now)
+	return s.Closed(), s.Change
 }
 
 // unhooked reports whether no extension and no departure step applies to a Machine. If that cannot be read, the hooks

@@ -24,7 +24,7 @@ const quiet = time.Minute
 func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departure.Plan, deferred bool, now time.Time) {
 	r.mu.Lock()
 	was := c.shown
-	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard, onHold: p.HeldFor(departure.DeparturesHeld)}
+	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard, onHold: p.HeldFor(v1alpha1.DeparturesHeldReason)}
 	if len(c.members)+len(c.starts) == 0 {
 		delete(r.fleet, key)
 	}

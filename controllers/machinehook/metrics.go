@@ -11,7 +11,7 @@ import (
 
 var deadlinesMissed = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "fivespot_deadlines_missed_total",
-	Help: "Machines that left after a deadline had passed for which they waited, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave: WaitingForExtension, WaitingForLoadBalancers, WaitingForOperators or StoppingPods. The series of a Cluster go with it.",
+	Help: "Machines that left after a deadline had passed for which they waited, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave. The series of a Cluster go with it.",
 }, []string{"namespace", "cluster", "reason"})
 
 // count updates fivespot_deadlines_missed_total when a Machine stops waiting. For a reason that holds the
@@ -31,9 +31,7 @@ func (s *scope) count(o outcome) {
 
 // startClusterSeries sets the counters of a Cluster to zero.
 func startClusterSeries(cluster client.ObjectKey) {
-	for _, reason := range []string{
-		v1alpha1.WaitingForExtensionReason, v1alpha1.WaitingForLoadBalancersReason, v1alpha1.WaitingForOperatorsReason, v1alpha1.StoppingPodsReason,
-	} {
+	for reason := range v1alpha1.WaitAdvice() {
 		deadlinesMissed.WithLabelValues(cluster.Namespace, cluster.Name, reason)
 	}
 }

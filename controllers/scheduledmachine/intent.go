@@ -13,6 +13,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -28,14 +29,13 @@ func (r *Reconciler) intent(s *scope) actuate.Intent {
 // by its next edge.
 func (s *scope) trigger(now time.Time) string {
 	sm := s.scheduled
-	_, change := s.scheduleAt(now)
 	switch {
 	case !sm.DeletionTimestamp.IsZero():
 		return "deleted " + utc(sm.DeletionTimestamp.Time)
 	case sm.Spec.KillSwitch:
 		return fmt.Sprint("generation ", sm.Generation)
 	default:
-		return "until " + utc(change)
+		return "until " + utc(machineschedule.Resolve(sm, now).Change)
 	}
 }
 

@@ -213,7 +213,7 @@ func TestDecide(t *testing.T) {
 			reason: "The first hold counts, and holds whoever is late.",
 			fleet: departure.Fleet{
 				Active: 40, Candidates: list{scheduled("a", ended(time.Hour)), b},
-				Holds: []departure.Hold{{Reason: departure.DeparturesHeld}, {Reason: departure.ClockSuspect}, wipe},
+				Holds: []departure.Hold{{Reason: v1alpha1.DeparturesHeldReason}, {Reason: v1alpha1.ClockSuspectReason}, wipe},
 			},
 			limits: oneInTwenty,
 			want:   outcome{Held: []string{"a DeparturesHeld", "b DeparturesHeld"}, Members: 40, Cap: 2, Next: never},
@@ -221,7 +221,7 @@ func TestDecide(t *testing.T) {
 		"HeldUnscheduled": {
 			reason: "Case 50: the workload cluster was not seen yet. Who was told when may leave.",
 			fleet: departure.Fleet{
-				Active: 40, Candidates: list{scheduled("a"), b}, Holds: []departure.Hold{{Reason: departure.WarmingUp, Unscheduled: true}, wipe},
+				Active: 40, Candidates: list{scheduled("a"), b}, Holds: []departure.Hold{{Reason: v1alpha1.WarmUpReason, Unscheduled: true}, wipe},
 			},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a"}, Held: []string{"b WarmUp"}, Members: 40, Cap: 2, Next: never},
@@ -386,7 +386,7 @@ func TestDecideKeepsWhatItIsGiven(t *testing.T) {
 }
 
 // wipe is the hold of the wipe quarantine.
-var wipe = departure.Hold{Reason: departure.WipeQuarantine, Unscheduled: true}
+var wipe = departure.Hold{Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true}
 
 func TestLanesAreThoseOfTheRecord(t *testing.T) {
 	if departure.Scheduled != departure.Lane(v1alpha1.ScheduledLane) || departure.Unscheduled != departure.Lane(v1alpha1.UnscheduledLane) {
@@ -398,7 +398,7 @@ func TestLanesAreThoseOfTheRecord(t *testing.T) {
 func TestWaitingSaysWhy(t *testing.T) {
 	f := departure.Fleet{
 		Now: noon, Active: 3, Candidates: []departure.Candidate{scheduled("a"), scheduled("b"), unscheduled("c")},
-		Holds: []departure.Hold{{Reason: departure.WipeQuarantine, Message: "confirmed first", Unscheduled: true}},
+		Holds: []departure.Hold{{Reason: v1alpha1.WipeQuarantineReason, Message: "confirmed first", Unscheduled: true}},
 	}
 	p := departure.Decide(f, departure.Limits{Cap: fraction("0.05")})
 	const limit = "At most 5% of the machines, but always one, start to leave within 10s: it waits for others"

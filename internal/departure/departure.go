@@ -107,17 +107,11 @@ type Limits struct {
 	Cap Fraction
 }
 
-// A Reason is why a candidate waits. The values are reasons of the condition DepartureGated.
+// A Reason is why a candidate waits: a reason of the condition DepartureGated. Each rail has its own.
 type Reason string
 
-// The reasons.
-const (
-	DeparturesHeld Reason = "DeparturesHeld"
-	ClockSuspect   Reason = "ClockSuspect"
-	WarmingUp      Reason = "WarmUp"
-	WipeQuarantine Reason = "WipeQuarantine"
-	BlastRadiusCap Reason = "BlastRadiusCap"
-)
+// BlastRadiusCap is the reason of the candidates that wait for the limit.
+const BlastRadiusCap Reason = "BlastRadiusCap"
 
 // A Plan is the result of Decide. Each candidate is in one of its three lists. The lists are in the order in
 // which machines leave.

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
@@ -62,10 +63,10 @@ func (w *world) clock() time.Time { return w.now.Add(w.offset) }
 // holds returns the holds of a manager that checks its clock and its warm-up.
 func (w *world) holds() (holds []departure.Hold) {
 	if w.offset.Abs() > time.Minute {
-		holds = append(holds, departure.Hold{Reason: departure.ClockSuspect})
+		holds = append(holds, departure.Hold{Reason: v1alpha1.ClockSuspectReason})
 	}
 	if w.now.Sub(w.led) < departure.Window {
-		holds = append(holds, departure.Hold{Reason: departure.WarmingUp})
+		holds = append(holds, departure.Hold{Reason: v1alpha1.WarmUpReason})
 	}
 	return holds
 }
