@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -123,17 +124,13 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 	if !ok {
 		return nil
 	}
-	mine := r.claims.of(sm).claim
+	mine := claimOf(sm, wantedNames(sm))
 	var requests []ctrl.Request
 	for _, id := range mine.IDs() {
-		named, err := r.listByHostID(ctx, sm, id)
+		_, others, err := r.namedHost(ctx, sm, []hosts.ID{id})
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
 			return requests
-		}
-		others := make([]hosts.Claim, len(named))
-		for i, o := range named {
-			others[i] = r.claims.of(o).claim
 		}
 		for _, c := range hosts.Affected(mine, id, others) {
 			req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: c.Namespace, Name: c.Name}}
@@ -147,16 +144,11 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 
 // hostChanges filters for updates that may change the standing of ScheduledMachines of the same host. The phase counts,
 // because it changes when a ScheduledMachine stops before it used its host.
-func (r *Reconciler) hostChanges() predicate.Predicate {
+func hostChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.ScheduledMachine)
 		after, ok2 := e.ObjectNew.(*v1alpha1.ScheduledMachine)
-		return !ok || !ok2 || !sameClaim(r.claims.of(before).claim, r.claims.of(after).claim) || before.Status.Phase != after.Status.Phase ||
-			before.Annotations[v1alpha1.ReclaimTimesAnnotation] != after.Annotations[v1alpha1.ReclaimTimesAnnotation]
+		return !ok || !ok2 || before.Status.Phase != after.Status.Phase ||
+			!reflect.DeepEqual(claimOf(before, wantedNames(before)), claimOf(after, wantedNames(after)))
 	}}
-}
-
-func sameClaim(a, b hosts.Claim) bool {
-	return slices.Equal(a.Wants, b.Wants) && slices.Equal(a.Has, b.Has) && a.Owner == b.Owner &&
-		a.Since.Equal(b.Since) && a.MadeAt.Equal(b.MadeAt)
 }
