@@ -4,14 +4,12 @@ package scheduledmachine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,51 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 )
-
-// errHostTaken means that another ScheduledMachine reserved the host just now. The cache does not show it yet.
-var errHostTaken = errors.New("another ScheduledMachine started to use the same host a moment ago")
-
-// clone is the infrastructure machine that a template produces. One reconcile reads it once, so that 5-Spot creates
-// exactly the object whose host it checked.
-type clone struct {
-	known bool
-	// object is nil if the template is invalid or unreadable. read has the problems, and err the error.
-	object *unstructured.Unstructured
-	read   children.Set
-	err    error
-}
-
-// observeClone reads which host a template names, and finds the other ScheduledMachines of that host.
-func (r *Reconciler) observeClone(ctx context.Context, s *scope) error {
-	s.clone = clone{known: true}
-	s.clone.object, s.clone.err = r.Children.Desired(ctx, &s.clone.read, children.InfrastructureOf(s.scheduled))
-	if s.clone.object == nil {
-		return nil // Nothing can be created; act reports the reason.
-	}
-	return r.observeHost(ctx, s)
-}
-
-// desired returns the child to create. From a template it returns the object that observeClone checked.
-func (r *Reconciler) desired(ctx context.Context, s *scope, p children.Part) (*unstructured.Unstructured, error) {
-	if !s.clone.known || p.Field != children.InfrastructureOf(s.scheduled).Field {
-		return r.Children.Desired(ctx, &s.children, p)
-	}
-	s.children.Problems = append(s.children.Problems, s.clone.read.Problems...)
-	s.children.Templates = append(s.children.Templates, s.clone.read.Templates...)
-	return s.clone.object, s.clone.err
-}
-
-// leaveHost releases the reservation of the host if no child could be created. It returns err.
-func (r *Reconciler) leaveHost(s *scope, err error) error {
-	if errors.Is(err, errUnusable) && len(s.children.Existing()) == 0 {
-		r.hosts.Leave(client.ObjectKeyFromObject(s.scheduled).String())
-	}
-	return err
-}
 
 // reportClaim sets the condition HostClaimed while other ScheduledMachines name the same host, and deletes it
 // otherwise.

@@ -168,11 +168,11 @@ func idsOf(names []v1alpha1.HostName) []hosts.ID {
 	return ids
 }
 
-// hostNames returns at most most of the ids as the API stores them, each once.
-func hostNames(ids []hosts.ID, most int) []v1alpha1.HostName {
+// hostNames returns the ids as the API stores them, each once, up to a limit.
+func hostNames(ids []hosts.ID, limit int) []v1alpha1.HostName {
 	var names []v1alpha1.HostName
 	for _, id := range ids {
-		if name := v1alpha1.HostName(id); len(names) < most && !slices.Contains(names, name) {
+		if name := v1alpha1.HostName(id); len(names) < limit && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -65,9 +65,9 @@ func (r *Reconciler) saveReclaimRecord(ctx context.Context, sm *v1alpha1.Schedul
 // storedNames returns the known names of the host of sm. node is the Node of the reclaim, which is deleted with the
 // Machine.
 func storedNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName {
-	const most = 32 // The limit of the API.
+	const limit = 32 // The limit of the API.
 	ids := append(claimOf(sm, wantedNames(sm)).IDs(), validIDs(nodeName(sm, node))...)
-	return hostNames(slices.DeleteFunc(ids, func(id hosts.ID) bool { return id.Kind == hosts.MachineID }), most)
+	return hostNames(slices.DeleteFunc(ids, func(id hosts.ID) bool { return id.Kind == hosts.MachineID }), limit)
 }
 
 // remembered returns one claim for each ReclaimedMachine in the namespace of sm. It omits a ReclaimedMachine that is
