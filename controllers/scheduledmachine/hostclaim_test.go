@@ -65,8 +65,8 @@ func (w *world) countEvents(reason string) int {
 	return len(slices.DeleteFunc(w.events(), func(e string) bool { return !strings.Contains(e, " "+reason+" ") }))
 }
 
-// named returns the status of a ScheduledMachine that has named the host of desk since an instant.
-func named(sm *v1alpha1.ScheduledMachine, since time.Time) *v1alpha1.HostStatus {
+// hostNamed returns status.host of a ScheduledMachine that has named the host of desk since an instant.
+func hostNamed(sm *v1alpha1.ScheduledMachine, since time.Time) *v1alpha1.HostStatus {
 	kind := sm.Spec.InfrastructureSpec.Kind + ".infrastructure.cluster.x-k8s.io"
 	return &v1alpha1.HostStatus{
 		Source: "kind " + kind, Since: new(metav1.NewTime(since)),
@@ -306,7 +306,7 @@ func TestAChangeWakesWhomItConcerns(t *testing.T) {
 	a.beside(a.sm.Namespace, "else", on(`{"address":"192.0.2.43"}`))
 	since := time.Now()
 	for i, w := range []*world{a, b, c} {
-		w.sm.Status.Host = named(w.sm, since.Add(time.Duration(i)*time.Minute))
+		w.sm.Status.Host = hostNamed(w.sm, since.Add(time.Duration(i)*time.Minute))
 		w.Must(w.Client.Status().Update(w.Context(), w.sm))
 	}
 	wakes := func(sm *v1alpha1.ScheduledMachine, want ...string) {

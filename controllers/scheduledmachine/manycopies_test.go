@@ -40,7 +40,7 @@ func newCopies(n, size int, change func(*v1alpha1.ScheduledMachine)) copies {
 		spec(sm)
 		sm.UID, sm.ResourceVersion, sm.Generation = types.UID(sm.Name), "1", 1
 		sm.Status.Phase, sm.Status.ObservedGeneration = v1alpha1.PhasePending, 1
-		sm.Status.Host = named(sm, monday.Add(time.Duration(i)*time.Second))
+		sm.Status.Host = hostNamed(sm, monday.Add(time.Duration(i)*time.Second))
 		if change != nil {
 			change(sm)
 		}
@@ -54,6 +54,10 @@ func newCopies(n, size int, change func(*v1alpha1.ScheduledMachine)) copies {
 
 // List lists by the index.
 func (c copies) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	named, ok := list.(*v1alpha1.ScheduledMachineList)
+	if !ok {
+		return nil // There are no ReclaimedMachines.
+	}
 	var o client.ListOptions
 	o.ApplyOptions(opts)
 	key, _ := o.FieldSelector.RequiresExactMatch(scheduledmachine.HostIndex)
@@ -62,7 +66,7 @@ func (c copies) List(_ context.Context, list client.ObjectList, opts ...client.L
 		found = found[:o.Limit]
 	}
 	*c.listed += len(found)
-	list.(*v1alpha1.ScheduledMachineList).Items = slices.Clone(found)
+	named.Items = slices.Clone(found)
 	return nil
 }
 
