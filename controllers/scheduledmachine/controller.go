@@ -72,9 +72,8 @@ type Reconciler struct {
 
 	watchFilter string
 	fresh       wake.Freshness
-	// hosts has the hosts that are reserved in memory. claims caches the claims of other ScheduledMachines.
+	// hosts has the hosts that are reserved in memory.
 	hosts     hosts.Reservations
-	claims    claims
 	differing wake.ReportDelay
 	listened  sampleLimit
 	surges    telemetry.EventLimit
@@ -102,7 +101,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.rejections.Forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
-		r.claims.forget(req.NamespacedName)
 		r.Actuate.Forget(req.NamespacedName, r.Clock.Now())
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

@@ -40,8 +40,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	}
 	st.ObservedGeneration = s.scheduled.Generation
 	s.reportSchedule(now, actErr != nil)
-	s.reportChildren()
 	s.reportHost(now)
+	s.reportChildren()
 	s.reportConditions(d, actErr, now)
 	s.reportGate(d, actErr, now, r.Actuate.ActuationPaused())
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
@@ -162,7 +163,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		Bootstrap:      s.children.BootstrapState(),
 		Machine:        s.children.MachineState(),
 		Expedited:      s.children.Expedited(),
-		Claimed:        s.host.second(),
+		Claimed:        s.host.Standing >= hosts.Second,
 		Node:           s.nodeState,
 		ClockSuspect:   s.clockSuspect,
 	}
