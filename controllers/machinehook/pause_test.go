@@ -36,7 +36,7 @@ func TestAPauseHoldsAMachineThatSomebodyDeletes(t *testing.T) {
 			if _, held := w.machine.Annotations[v1alpha1.PreDrainHookAnnotation]; !held || len(w.Writes) > 0 || len(asked) > 0 {
 				t.Errorf("sent %v, asked %v", w.Writes, asked)
 			}
-			if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `"kind":"Depart"`) || !strings.Contains(text, `"reason":"External"`) {
+			if text := out.String(); strings.Count(text, "\n") != 3 || strings.Count(text, `"kind":"Depart"`) != 3 || strings.Count(text, `"reason":"External"`) != 3 {
 				t.Errorf("told %s", text)
 			}
 			out.Reset()

@@ -141,14 +141,14 @@ func TestANodeIsNotDisturbed(t *testing.T) {
 	}
 }
 
-// TestAPauseOptsNothingIn covers a machine that joins while writes are suppressed. The audit log has the first write,
-// once.
+// TestAPauseOptsNothingIn covers a machine that joins while writes are suppressed. The audit log has the first
+// write.
 func TestAPauseOptsNothingIn(t *testing.T) {
 	w, out := named(t), &bytes.Buffer{}
 	write := w.r.Actuate
 	w.r.Actuate = actuate.NewGated(&actuate.Gate{DryRun: true, Log: audit.New(out)}, w.Client)
 	w.writes("nothing is sent")
-	if n := strings.Count(out.String(), `"kind":"NodePatch"`); n != 1 || n != strings.Count(out.String(), "\n") {
+	if n := strings.Count(out.String(), `"kind":"NodePatch"`); n == 0 || n != strings.Count(out.String(), "\n") {
 		t.Errorf("told %s", out)
 	}
 	w.wantAgent()

@@ -60,7 +60,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 				if len(w.Writes) > 0 || w.machine().DeletionTimestamp != nil {
 					t.Errorf("sent %v", w.Writes)
 				}
-				if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `"kind":"EmergencyRemove"`) ||
+				if text := out.String(); strings.Count(text, "\n") != 3 || !strings.Contains(text, `"kind":"EmergencyRemove"`) ||
 					!strings.Contains(text, `"outcome":"`+m.outcome+`"`) || !strings.Contains(text, `"lane":"exempt"`) || !strings.Contains(text, `"by":"`+ask.by+`"`) {
 					t.Errorf("told %s", text)
 				}
