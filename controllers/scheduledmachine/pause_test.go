@@ -29,7 +29,7 @@ import (
 func (w *world) held(gate *actuate.Gate) *bytes.Buffer {
 	out := &bytes.Buffer{}
 	gate.Log = audit.New(out)
-	c := w.Recorded(interceptor.Funcs{})
+	c := testenv.Gated(gate.Transport, w.Recorded(interceptor.Funcs{}))
 	w.r = w.reconciler(c)
 	w.r.Actuate = actuate.NewGated(gate, c)
 	w.Writes = nil

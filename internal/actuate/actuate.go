@@ -5,8 +5,8 @@
 // becomes a line of the audit log.
 //
 // Every write is idempotent and identifies its object by UID or resourceVersion. Deleting an object that does
-// not exist is a success. In dry run, a Gate suppresses all writes. During an actuation pause, it permits only
-// the status of ScheduledMachines. The package makes no decisions.
+// not exist is a success. In dry run, the transport of a Gate suppresses all writes. During an actuation pause, it
+// permits only the status of ScheduledMachines. The package makes no decisions.
 package actuate
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// An Actuator writes to one API server if its Gate permits it. It is safe for concurrent use.
+// An Actuator writes to one API server. It is safe for concurrent use.
 type Actuator struct {
 	gate *Gate
 	// given is the client of the constructor. client is the same with a field manager. Without a field manager,
@@ -44,11 +44,8 @@ type Actuator struct {
 // New returns an Actuator that writes with c as the controllers' field manager.
 func New(c client.Client) *Actuator { return NewGated(new(Gate), c) }
 
-// NewGated returns an Actuator like New does, whose writes g may suppress.
+// NewGated returns an Actuator like New does, for a client whose requests go through g.Transport.
 func NewGated(g *Gate, c client.Client) *Actuator {
-	if g.Suppresses() {
-		c = suppressing{Reader: c, about: c, gate: g}
-	}
 	return (&Actuator{gate: g, given: c}).As(v1alpha1.FieldManager)
 }
 
