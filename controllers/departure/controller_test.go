@@ -17,6 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // TestANewLeaderWarmsUp makes machines due while a manager becomes leader.
@@ -372,7 +373,8 @@ func TestADryRunWritesNothing(t *testing.T) {
 	w := newWorld(t, 10)
 	w.warm()
 	w.leaves(v1alpha1.UnscheduledLane, 3)
-	w.r.Actuate = actuate.NewGated(&actuate.Gate{DryRun: true}, w.Client)
+	gate := &actuate.Gate{DryRun: true}
+	w.r.Actuate = actuate.NewGated(gate, testenv.Gated(gate.Transport, w.Client))
 	if next := w.plan(); len(w.admitted()) != 0 || next != 0 {
 		t.Errorf("%v are admitted, the planner looks again in %s", w.admitted(), next)
 	}

@@ -187,7 +187,7 @@ func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitte
 // intent returns the intent of a departure, for the audit log.
 func (m *machine) intent(now time.Time) actuate.Intent {
 	i := actuate.Intent{
-		Reason: m.record.Reason, Lane: m.record.Lane, At: now, Trigger: m.record.RequestedAt.UTC().Format(time.RFC3339),
+		Reason: m.record.Reason, Lane: m.record.Lane, At: now,
 		Machine: client.ObjectKeyFromObject(m), Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
 	}
 	if m.scheduled != nil {

@@ -31,7 +31,7 @@ import (
 // shows each version of the Machine late.
 func TestEachHookIsRemovedOnceOnALateCache(t *testing.T) {
 	testenv.OnLateCaches(t, map[string]int{ // a hook per phase
-		"sent: patch Machine": 2, "Event WaitingForLoadBalancers": 1, "final audit lines": 2, "final audit lines of one action": 1,
+		"sent: patch Machine": 2, "Event WaitingForLoadBalancers": 1, "audited as success": 2,
 	}, func(seed uint64) map[string]int { return departureOnALateCache(t, seed) })
 }
 

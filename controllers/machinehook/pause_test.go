@@ -12,6 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // TestAPauseHoldsAMachineThatSomebodyDeletes deletes a Machine with another client during a pause. No extension
@@ -23,7 +24,8 @@ func TestAPauseHoldsAMachineThatSomebodyDeletes(t *testing.T) {
 			w.leave()
 			w.restart()
 			c := w.Recorded(interceptor.Funcs{})
-			w.r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true, Log: audit.New(out)}, c)
+			gate := &actuate.Gate{Paused: true, Log: audit.New(out)}
+			w.r.Actuate = actuate.NewGated(gate, testenv.Gated(gate.Transport, c))
 			w.Writes = nil
 			for range 3 {
 				if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {
@@ -36,7 +38,7 @@ func TestAPauseHoldsAMachineThatSomebodyDeletes(t *testing.T) {
 			if _, held := w.machine.Annotations[v1alpha1.PreDrainHookAnnotation]; !held || len(w.Writes) > 0 || len(asked) > 0 {
 				t.Errorf("sent %v, asked %v", w.Writes, asked)
 			}
-			if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `"kind":"Depart"`) || !strings.Contains(text, `"reason":"External"`) {
+			if text := out.String(); strings.Count(text, "\n") != 3 || strings.Count(text, `"kind":"Depart"`) != 3 || strings.Count(text, `"reason":"External"`) != 3 {
 				t.Errorf("told %s", text)
 			}
 			out.Reset()

@@ -24,7 +24,7 @@ func (r *Reconciler) intent(s *scope) actuate.Intent {
 		record = recordOf(s.node)
 	}
 	return actuate.Intent{
-		At: r.Clock.Now(), Machine: client.ObjectKeyFromObject(s.scheduled), Cluster: workload.ClusterKey(s.scheduled), Trigger: record.String(), By: record.Why(),
+		At: r.Clock.Now(), Machine: client.ObjectKeyFromObject(s.scheduled), Cluster: workload.ClusterKey(s.scheduled), By: record.Why(),
 	}
 }
 

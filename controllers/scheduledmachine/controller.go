@@ -101,7 +101,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.rejections.Forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
-		r.Actuate.Forget(req.NamespacedName, r.Clock.Now())
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
@@ -186,7 +185,6 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 		r.sampleServerTime(ctx, s.scheduled, now)
 		d.Recheck = departure.Earliest(d.Recheck, now.Add(rails.Apart))
 	}
-	r.Actuate.RecordObserved(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && s.pending != nothing {
 		r.observeLag(s, r.Clock.Now())

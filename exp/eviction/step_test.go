@@ -85,14 +85,15 @@ func (d *departure) anew() {
 			return one(func() error { return c.Delete(ctx, obj, opts...) })
 		},
 	})
+	gated := testenv.Gated(d.gate.Transport, c)
 	cache := d.cache
 	if cache == nil {
-		cache = clustercache.NewFakeClusterCache(c, d.d.Cluster())
+		cache = clustercache.NewFakeClusterCache(gated, d.d.Cluster())
 	}
 	desk, woken := leaving.New(d.clock), make(chan struct{}, 10)
 	desk.Start(d.Context(), func(types.NamespacedName) { woken <- struct{}{} })
 	d.woken = woken
-	d.step = &eviction.Step{Clock: d.clock, Actuate: actuate.NewGated(d.gate, c), ClusterCache: cache, HookCaller: desk, By: "manager"}
+	d.step = &eviction.Step{Clock: d.clock, Actuate: actuate.NewGated(d.gate, gated), ClusterCache: cache, HookCaller: desk, By: "manager"}
 }
 
 // look calls the step once, as a reconciler does.

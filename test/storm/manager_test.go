@@ -19,6 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	plans "github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -133,7 +134,7 @@ func (m *manager) setUp() error {
 	metrics.Registry = prometheus.NewRegistry() // Each process has its own registry.
 	w, cached, live := m.w, connection{m, true}, connection{m, false}
 	gate := &actuate.Gate{Paused: w.paused}
-	rush, write, hookFilter := &wake.ReclaimTracker{}, actuate.NewGated(gate, cached), ""
+	rush, write, hookFilter := &wake.ReclaimTracker{}, actuate.NewGated(gate, testenv.Gated(gate.Transport, cached)), ""
 	read := children.Reader{Cached: cached, Live: live}
 	clusters := clusters{m: m}
 	planner := &departure.Reconciler{

@@ -98,6 +98,7 @@ func (w *world) restart() {
 	if w.unrecorded {
 		c = w.Client
 	}
+	c = testenv.Gated(w.gate.Transport, c)
 	cache := w.cache
 	if cache == nil {
 		cache = clustercache.NewFakeClusterCache(c, w.d.Cluster())
