@@ -524,7 +524,7 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 	if d.Forget {
 		a.Spec.Memberships = slices.DeleteFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return !m.Lasts })
 	}
-	if d.Trigger != "" && a.Spec.Trigger == "" {
+	if detachesMore(a, d) {
 		a.Spec.Since = now
 	}
 	if a.Spec.Trigger = string(d.Trigger); d.Trigger == "" {
@@ -540,6 +540,13 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 	if s.node != nil || d.Trigger == plan.Emergency {
 		a.Spec.ProviderID, a.Spec.Addresses = s.providerID, s.addresses
 	}
+}
+
+// detachesMore reports whether the decision detaches the Node from a load balancer from which the record does not. The
+// deadlines of load balancers then start again.
+func detachesMore(a *expv1.NodeAttachment, d plan.Decision) bool {
+	return d.Trigger != "" && (a.Spec.Trigger == "" || len(a.Spec.LoadBalancers) > 0 &&
+		(len(d.LoadBalancers) == 0 || slices.ContainsFunc(d.LoadBalancers, func(lb string) bool { return !mustDetach(a, lb) })))
 }
 
 // ofControlPlane reports whether the Node has the label of control plane Nodes.
