@@ -168,7 +168,7 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 		n := nodeFacts(node)
 		n.Machine = machineFacts(s.machine, now)
 		held := n.Machine == plan.Leaves && holds(s.machine, v1alpha1.PreTerminateHookAnnotation)
-		return n.Ready && !held && n.Trigger(r.Taints).StopsPods()
+		return n.Ready && !held && n.StopsPods(r.Taints)
 	}
 	if s.node == nil || !leaves(s.node) {
 		r.Pods.ForgetWithoutHook(request)
