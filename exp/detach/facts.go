@@ -68,7 +68,7 @@ func machineFacts(m *clusterv1.Machine, now time.Time) plan.Machine {
 	case recorded, !held:
 		return plan.Leaves
 	default:
-		return plan.Stays
+		return plan.AwaitsDeparture
 	}
 }
 

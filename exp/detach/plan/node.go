@@ -41,8 +41,11 @@ func tainted(key string) Trigger { return Trigger("Taint " + key) }
 type Machine int
 
 const (
-	// Stays means that the machine runs, or waits for its turn to leave, or that the Node has no Machine.
+	// Stays means that the machine runs, or that the Node has no Machine.
 	Stays Machine = iota
+	// AwaitsDeparture means that the Machine is being deleted, and that no departure is recorded yet. The cache may lag
+	// behind the record and behind the cordon that follows it.
+	AwaitsDeparture
 	// Leaves means that the machine has started to leave.
 	Leaves
 	// LeavesAtOnce means that the machine leaves without any wait.
@@ -225,7 +228,7 @@ func out(n Node, r Record, d Decision) Decision {
 // partlyOut completes the decision d for a Node that must leave only the load balancers of the DaemonSets whose pods are replaced. Other
 // pods are not affected.
 func partlyOut(n Node, r Record, d Decision) Decision {
-	d.Uncordon, d.Unmark = n.CordonedByUs, n.Marked
+	d.Uncordon, d.Unmark = n.uncordons(), n.Marked
 	d.Trigger, d.LoadBalancers = n.triggerOf(d.Replaces)
 	d.Write, d.Forget = r.changes(n, d), r.other(n)
 	return d
@@ -243,7 +246,7 @@ func (r Record) changes(n Node, d Decision) bool {
 
 // in completes the decision d for a Node that must be attached.
 func in(n Node, r Record, d Decision) Decision {
-	if d.Uncordon = n.CordonedByUs; !r.Exists {
+	if d.Uncordon = n.uncordons(); !r.Exists {
 		return d // Another party has marked it.
 	}
 	d.Unmark = n.Marked
@@ -251,3 +254,6 @@ func in(n Node, r Record, d Decision) Decision {
 	d.Delete = !d.Write && r.Places == 0
 	return d
 }
+
+// uncordons reports whether our cordon is removed. A Machine that is being deleted never returns.
+func (n Node) uncordons() bool { return n.CordonedByUs && n.Machine == Stays }

@@ -80,6 +80,7 @@ func TestWhatIsDoneAboutANode(t *testing.T) {
 		"Emergency":      {"Nothing is written to its Node.", with(func(n *plan.Node) { n.Machine = plan.LeavesAtOnce }), plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
 		"Cordoned":       {"Who cordoned it wants it so.", with(func(n *plan.Node) { n.Unschedulable = true }), plan.Record{}, false, plan.Decision{Mark: true, Write: true, Trigger: plan.Cordoned}},
 		"Stays":          {"Its place is given back before anything is forgotten.", with(func(n *plan.Node) { n.Unschedulable, n.CordonedByUs, n.Marked = true, true, true }), out, false, plan.Decision{Uncordon: true, Unmark: true, Write: true}},
+		"Awaits":         {"The record of its departure is not in the cache yet.", with(func(n *plan.Node) { n.Machine, n.Unschedulable, n.CordonedByUs = plan.AwaitsDeparture, true, true }), plan.Record{}, false, plan.Decision{}},
 		"StaysAlone":     {"Also without a load balancer.", runs, out, true, plan.Decision{Write: true}},
 		"PlacesOpen":     {"A place is still to be given back.", runs, at(plan.Record{UID: "n1", Places: 1}), false, plan.Decision{}},
 		"AllBack":        {"Nothing is left.", runs, at(plan.Record{UID: "n1"}), false, plan.Decision{Delete: true}},
