@@ -238,7 +238,7 @@ func (n *drainingNode) answer(pods []moveState) leaving.Response {
 		}
 	}
 	if a.Wait > 0 && unreachable(n.Node) {
-		a.Wait, notes = 0, append([]string{"the Node does not answer, and its pods are not waited for"}, notes...)
+		a.Wait, a.Missed, notes = 0, true, append([]string{"the Node does not answer, and its pods are not waited for"}, notes...)
 	}
 	a.Says = strings.Join(notes, "; ")
 	return a

@@ -35,7 +35,8 @@ type Response struct {
 	Wait time.Duration
 	// Says is what the step waits for, or why the Machine does not wait.
 	Says string
-	// Missed reports that the step stopped waiting because a deadline of its own passed.
+	// Missed reports that the step stopped waiting before it was done: a deadline of its own passed, or the Node does
+	// not respond.
 	Missed bool
 	// SkipDrain and SkipVolumeDetach report which waits of Cluster API are unnecessary.
 	SkipDrain, SkipVolumeDetach bool
