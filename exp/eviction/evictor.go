@@ -199,7 +199,8 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 			}
 		}
 	}
-	return resp, nil // Other guards changed the objects in each round. The client retries.
+	resp.Decision = verdict.Changing(resp.Policy.facts()) // Nothing was written in the last round.
+	return resp, nil
 }
 
 // unasked handles a mark that the API server refused. At the deadline the fallback of the policy applies, as for a pod

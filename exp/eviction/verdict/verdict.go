@@ -317,6 +317,11 @@ func (f Facts) fallback() Decision {
 	return d
 }
 
+// Changing returns the 429 for a pod whose objects other clients change faster than they can be decided on.
+func Changing(p *Policy) Decision {
+	return Facts{Policy: p}.wait(Waiting, "the pod or its request keeps changing")
+}
+
 // wait returns a 429 with its cause.
 func (f Facts) wait(outcome, why string) Decision {
 	if why == "" {
