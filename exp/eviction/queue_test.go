@@ -247,6 +247,7 @@ func TestAnUnconfirmedMarkCounts(t *testing.T) {
 func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first, second, third := w.pod("db-0", 0), w.pod("db-1", 0), w.pod("db-2", 0)
+	w.pass(time.Minute) // The pods are not new.
 	w.drain(0, true)
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
