@@ -113,7 +113,8 @@ func movesPhase(patch []byte) bool {
 	return moves
 }
 
-// suppressingPart rejects access to other subresources. No code here uses them.
+// suppressingPart rejects access to other subresources. No code uses them through this client: see EvictPod for
+// evictions.
 type suppressingPart suppressing
 
 func (s suppressingPart) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
