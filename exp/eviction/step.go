@@ -79,8 +79,8 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 		return leaving.Verdict{}, nil
 	}
 	has, limit := longestWait, longestWait.String()
-	if half := d.Grace / 2; half > 0 { // The other half is for the drain.
-		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
+	if half, name := d.HalfGrace(); half > 0 {
+		has, limit = half, name
 	}
 	return s.HookCaller.CheckRemote(ctx, d, leaving.RemoteCheck{
 		Look: func(ctx context.Context) leaving.Response { return s.checkPods(ctx, d) }, MaxWait: has, Call: callTimeout,
