@@ -55,8 +55,8 @@ type Step struct {
 	Actuate *actuate.Actuator
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// HookCaller runs the calls in the background, and enqueues a Machine after each call. No other step shares it.
-	HookCaller *leaving.HookCaller
+	// Calls runs the calls in the background, and enqueues a Machine after each call. No other step shares it.
+	Calls *leaving.BackgroundCalls
 	// By is the requester that RescheduleRequests record.
 	By string
 }
@@ -68,10 +68,10 @@ func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 }
 
 // Forget implements leaving.Step.
-func (s *Step) Forget(machine types.UID) { s.HookCaller.ForgetMachine(machine) }
+func (s *Step) Forget(machine types.UID) { s.Calls.ForgetMachine(machine) }
 
 // Woken returns the source of events that enqueue a Machine after a check of its pods.
-func (s *Step) Woken() source.Source { return s.HookCaller.Woken() }
+func (s *Step) Woken() source.Source { return s.Calls.Woken() }
 
 // Look returns whether the Machine waits for operators. It starts a call if one is due, and does not wait for it.
 func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
@@ -82,11 +82,11 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if half, name := d.HalfGrace(); half > 0 {
 		has, limit = half, name
 	}
-	return s.HookCaller.CheckRemote(ctx, d, leaving.RemoteCheck{
+	return s.Calls.CheckRemote(ctx, d, leaving.RemoteCheck{
 		Look: func(ctx context.Context) leaving.Response { return s.checkPods(ctx, d) }, MaxWait: has, Call: callTimeout,
 		Reason: v1alpha1.WaitingForOperatorsReason, Unseen: "pods have not been looked at yet",
-		Late:  "operators did not move all pods within " + limit,
-		Again: recheckWhileHeld,
+		Late:            "operators did not move all pods within " + limit,
+		RecheckInterval: recheckWhileHeld,
 	}, now), nil
 }
 

@@ -92,7 +92,7 @@ func (d *departure) anew() {
 	desk, woken := leaving.New(d.clock), make(chan struct{}, 10)
 	desk.Start(d.Context(), func(types.NamespacedName) { woken <- struct{}{} })
 	d.woken = woken
-	d.step = &eviction.Step{Clock: d.clock, Actuate: actuate.NewGated(d.gate, c), ClusterCache: cache, HookCaller: desk, By: "manager"}
+	d.step = &eviction.Step{Clock: d.clock, Actuate: actuate.NewGated(d.gate, c), ClusterCache: cache, Calls: desk, By: "manager"}
 }
 
 // look calls the step once, as a reconciler does.
