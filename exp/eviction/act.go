@@ -21,7 +21,7 @@ import (
 
 // act carries out the step of a decision. If again is true, the caller must read the facts again.
 func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
-	switch d.Step {
+	switch d.Write {
 	case verdict.Record:
 		return e.record(ctx, s, d)
 	case verdict.Queue:
@@ -39,7 +39,7 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 	case verdict.Delete:
 		again, err = rereadOnConflict(false, e.Write.Delete(ctx, s.pod))
 		return again, nil, err
-	case verdict.Forget:
+	case verdict.RemoveTrackingMark:
 		for _, m := range s.moved {
 			warnings = append(warnings, e.trackRequest(ctx, m.RescheduleRequest, false)...)
 		}

@@ -230,7 +230,7 @@ func TestAPodThatKeepsChanging(t *testing.T) {
 		}
 		return apierrors.NewConflict(corev1.Resource("pods"), p.Name, nil), nil
 	}
-	if resp := w.evict("db-0", verdict.Wait, verdict.Waiting); resp.Step != verdict.None || !strings.Contains(resp.Cause, "keeps changing") {
+	if resp := w.evict("db-0", verdict.Wait, verdict.Waiting); resp.Write != verdict.None || !strings.Contains(resp.Cause, "keeps changing") {
 		t.Errorf("got %+v", resp.Decision)
 	}
 }

@@ -280,7 +280,7 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 		t.Errorf("the cache lists all pods %d times for a pod that waits", w.late.podLists)
 	}
 	resp, known, err := w.evictor.EvictCached(t.Context(), eviction.Attempt{Pod: client.ObjectKeyFromObject(third)})
-	if err != nil || known != eviction.Unrecorded || resp.Outcome != verdict.WaitingForTurn {
+	if err != nil || known != eviction.WaitWithoutRequest || resp.Outcome != verdict.WaitingForTurn {
 		t.Errorf("got %+v, %d, %v", resp.Decision, known, err)
 	}
 	w.evict("db-2", verdict.Wait, verdict.WaitingForTurn)

@@ -81,8 +81,8 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 	return done, nil
 }
 
-// recordPodGone removes the tracking mark, and records since when the pod is gone. If the Node is not
-// draining any more, it also removes the controller label, so that a later pod gets a full deadline.
+// recordPodGone removes the tracking mark, and records since when the pod is gone. The controller label marks requests of
+// the current drain. It goes when the drain ends, so that the next drain starts a new deadline.
 func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.RescheduleRequest, k verdict.RequestFacts) error {
 	if err := t.untrack(ctx, r); err != nil {
 		return err

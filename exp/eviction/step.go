@@ -207,7 +207,7 @@ type moveState struct {
 func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Pod) moveState {
 	key := client.ObjectKeyFromObject(pod)
 	resp, err := evictor.EvictLive(ctx, Attempt{Pod: key, UID: pod.UID, By: s.By})
-	if err == nil && resp.Step == verdict.Mark {
+	if err == nil && resp.Write == verdict.Mark {
 		ctrl.LoggerFrom(ctx).Info("Asked operator to move pod", "Pod", key, "policy", resp.Policy.String(), "warnings", resp.Warnings)
 	}
 	switch {
@@ -215,12 +215,12 @@ func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Po
 		return moveState{holds: true, note: fmt.Sprintf("%s: %v", key, err)}
 	case resp.Outcome == verdict.Overdue && resp.Answer == verdict.Allow:
 		return moveState{missed: true, note: fmt.Sprintf("%s: %s: its operator did not move it within %s", key, resp.Policy, resp.Policy.deadline())}
-	case resp.Outcome == verdict.Overdue && resp.Step == verdict.Delete: // The drain waits until the pod has ended.
+	case resp.Outcome == verdict.Overdue && resp.Write == verdict.Delete: // The drain waits until the pod has ended.
 		return moveState{missed: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
 	case resp.Answer == verdict.Wait:
 		return moveState{holds: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
 	case resp.Outcome == verdict.HealthyNode, resp.Outcome == verdict.Rescheduled:
-		return moveState{holds: true, note: fmt.Sprintf("%s: %s: its Node has just been uncordoned", key, resp.Policy)}
+		return moveState{holds: true, note: fmt.Sprintf("%s: %s: its Node is schedulable again although 5-Spot cordoned it: trying again", key, resp.Policy)}
 	default: // The pod is gone or will be evicted.
 		return moveState{}
 	}

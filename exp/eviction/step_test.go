@@ -617,7 +617,7 @@ func TestANodeIsCordonedAgain(t *testing.T) {
 	}
 	d.anew()
 	for range 2 {
-		d.wants(d.turn(), true, false, "db-0: ReschedulePolicy db: its Node has just been uncordoned")
+		d.wants(d.turn(), true, false, "db-0: ReschedulePolicy db: its Node is schedulable again although 5-Spot cordoned it: trying again")
 	}
 	if reads == 0 {
 		t.Error("the test shows nothing")
