@@ -135,10 +135,11 @@ type Record struct {
 	LoadBalancers []string
 	// Replaces are the pods of DaemonSets that were being replaced.
 	Replaces []Replacement
-	// Places is the number of drained memberships. Lasting is how many of them are restored when the Node comes back.
-	Places, Lasting int
-	// Open means that at least one load balancer has not confirmed the detach.
-	Open bool
+	// Memberships is the number of drained memberships. Permanent is how many of them are restored when the Node comes
+	// back.
+	Memberships, Permanent int
+	// Unconfirmed means that at least one load balancer has not confirmed the detach.
+	Unconfirmed bool
 }
 
 // Decision is what the reconciler does about a Node. The zero value means nothing.
@@ -155,7 +156,7 @@ type Decision struct {
 	Trigger       Trigger
 	LoadBalancers []string
 	Replaces      []Replacement
-	// Forget means that memberships that do not last are removed from the record.
+	// Forget means that memberships that are not permanent are removed from the record.
 	Forget bool
 	// Delete means that the record is deleted, because nothing is left to restore.
 	Delete bool
@@ -176,7 +177,7 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 	d := Decision{Trigger: trigger, Replaces: n.replacements(r, trigger == "")}
 	d.Resume = n.Stopped && n.Machine != LeavesAtOnce && !n.StopsPods(keys)
 	switch {
-	case trigger != "" && (balanced || r.Places > 0):
+	case trigger != "" && (balanced || r.Memberships > 0):
 		return out(n, r, d)
 	case trigger != "":
 		return Decision{Unmark: r.Exists && n.Marked, Delete: r.Exists, Resume: d.Resume}
@@ -194,16 +195,16 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 func absent(n Node, r Record, balanced bool) Decision {
 	gone := Decision{Write: r.Trigger != Gone, Trigger: Gone}
 	switch {
-	case r.Open && (r.Trigger == Emergency || r.Trigger == Departure):
+	case r.Unconfirmed && (r.Trigger == Emergency || r.Trigger == Departure):
 		return Decision{Trigger: r.Trigger} // The load balancer may still send connections to the machine.
-	case n.Owned && (r.Exists && (balanced || r.Places > 0) || balanced && n.Machine == Leaves):
+	case n.Owned && (r.Exists && (balanced || r.Memberships > 0) || balanced && n.Machine == Leaves):
 		return gone
 	case !r.Exists:
 		return Decision{}
-	case r.Lasting == 0:
+	case r.Permanent == 0:
 		return Decision{Delete: true}
 	default:
-		gone.Forget = r.Places > r.Lasting
+		gone.Forget = r.Memberships > r.Permanent
 		gone.Write = gone.Write || gone.Forget
 		return gone
 	}
@@ -212,7 +213,7 @@ func absent(n Node, r Record, balanced bool) Decision {
 // other reports whether the recorded Node was another machine with the same name. The memberships of that machine must
 // not be restored for this Node.
 func (r Record) other(n Node) bool {
-	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Places > r.Lasting
+	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Memberships > r.Permanent
 }
 
 // out completes the decision d for a Node that must be detached. It cordons and marks the Node only once, before the
@@ -225,8 +226,8 @@ func out(n Node, r Record, d Decision) Decision {
 	return d
 }
 
-// partlyOut completes the decision d for a Node that must leave only the load balancers of the DaemonSets whose pods are replaced. Other
-// pods are not affected.
+// partlyOut completes the decision d for a Node that must leave only the load balancers of the DaemonSets whose pods are
+// replaced. Other pods are not affected.
 func partlyOut(n Node, r Record, d Decision) Decision {
 	d.Uncordon, d.Unmark = n.uncordons(), n.Marked
 	d.Trigger, d.LoadBalancers = n.triggerOf(d.Replaces)
@@ -251,7 +252,7 @@ func in(n Node, r Record, d Decision) Decision {
 	}
 	d.Unmark = n.Marked
 	d.Write, d.Forget = r.Trigger != "" || r.UID != n.UID, r.other(n)
-	d.Delete = !d.Write && r.Places == 0
+	d.Delete = !d.Write && r.Memberships == 0
 	return d
 }
 
