@@ -251,11 +251,11 @@ func (s *shared) setUpMachines() error {
 func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
 		balancers := detach.Step{Reader: s.mgr.GetClient()}
-		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, HookCaller: leaving.New(s.Clock)}
+		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock)}
 		steps, woken = append(steps, balancers, pods), append(append(woken, balancers.Woken(s.mgr)...), pods.Woken())
 	}
 	if feature.Gates.Enabled(feature.EvictionGuard) {
-		operators := &eviction.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, HookCaller: leaving.New(s.Clock), By: ManagerName}
+		operators := &eviction.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock), By: ManagerName}
 		steps, woken = append(steps, operators), append(woken, operators.Woken())
 	}
 	return steps, woken
@@ -276,7 +276,7 @@ func (s *shared) setUpDetach() error {
 		(&detach.NodeReconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder,
 			Taints: s.DetachTaints, WatchFilter: s.WatchFilter,
-			Pods: &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, HookCaller: leaving.New(s.Clock)},
+			Pods: &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock)},
 		}).SetupWithManager(s.mgr, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&detach.BalancerReconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Drivers: drivers, WatchFilter: s.WatchFilter,

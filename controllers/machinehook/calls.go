@@ -196,8 +196,9 @@ func (r *Reconciler) notifyExtensions(ctx context.Context, s *scope) {
 	}
 }
 
-// report writes the condition ReadyToLeave. It records an Event only if status or reason changes, because an
-// extension may count down in its message. It records no Event for AskingReason: no extension has responded
+// report writes the condition ReadyToLeave. While the Machine waits, it records an Event only if status or reason
+// changes, because an extension may count down in its message. At the end of a phase the message counts, too: the
+// condition may be True since the end of the first phase. It records no Event for AskingReason: nothing has responded
 // yet.
 func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, o outcome) error {
 	m, message := s.machine, clip.Message(strings.Join(o.notes, "; "))
@@ -207,7 +208,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.Conditi
 		return err
 	}
 	was := conditions.Get(before, v1alpha1.ReadyToLeaveCondition)
-	if was != nil && was.Status == status && was.Reason == reason || reason == v1alpha1.AskingReason {
+	if was != nil && was.Status == status && was.Reason == reason && (status != metav1.ConditionTrue || was.Message == message) ||
+		reason == v1alpha1.AskingReason {
 		return nil
 	}
 	s.count(o)

@@ -58,7 +58,7 @@ type Reconciler struct {
 	// Extensions calls the extensions.
 	Extensions Extensions
 	// HookCaller runs the calls in the background. SetupWithManager creates one if it is nil.
-	HookCaller *leaving.HookCaller
+	HookCaller *leaving.BackgroundCalls
 	// Steps are the built-in steps. They run in parallel with the extensions.
 	Steps leaving.Steps
 	// Woken are the sources that enqueue a Machine when one of its Steps makes progress.

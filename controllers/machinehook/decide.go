@@ -22,7 +22,7 @@ type facts struct {
 	// Drained reports that Cluster API waits for the pre-terminate hooks.
 	Drained bool
 	// ClusterLeaving, NoNode and Unreachable each make all extensions and steps unnecessary. ClusterLeaving is also
-	// true if the Cluster does not exist, unlike clusterGoes.
+	// true if the Cluster does not exist, unlike clusterGoes. Unreachable means that the kubelet stopped reporting.
 	ClusterLeaving, NoNode, Unreachable bool
 	// Trigger is why the Machine is being deleted.
 	Trigger hooksv1.Trigger

@@ -513,11 +513,7 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
 		},
 		"unreachable": func(w *world) {
-			w.status(func(s *clusterv1.MachineStatus) {
-				s.Conditions = []metav1.Condition{{
-					Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown, Reason: "NodeReadyUnknown", LastTransitionTime: metav1.Now(),
-				}}
-			})
+			w.nodeUnknown(clusterv1.MachineNodeReadyUnknownReason)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -531,6 +527,36 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 			w.settle()
 			if w.held() != "" || step.looks > 0 || step.forgotten == 0 {
 				t.Errorf("held by %q, looked at %d times, forgotten %d times", w.held(), step.looks, step.forgotten)
+			}
+		})
+	}
+}
+
+// nodeUnknown sets NodeReady to Unknown for a reason of Cluster API.
+func (w *world) nodeUnknown(reason string) {
+	w.status(func(s *clusterv1.MachineStatus) {
+		s.Conditions = []metav1.Condition{{
+			Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown, Reason: reason, LastTransitionTime: metav1.Now(),
+		}}
+	})
+}
+
+// TestAnUnreadNodeKeepsItsHooks checks that a lost connection to the workload cluster, or one failed read of the
+// Node, removes no hook. The deadline of the extension still bounds the wait.
+func TestAnUnreadNodeKeepsItsHooks(t *testing.T) {
+	for _, reason := range []string{clusterv1.MachineNodeConnectionDownReason, clusterv1.MachineNodeInternalErrorReason} {
+		t.Run(reason, func(t *testing.T) {
+			w := newWorld(t, "a-lb")
+			w.answers = map[string]int32{"a-lb": 50}
+			w.nodeUnknown(reason)
+			w.leave()
+			w.restart()
+			if w.settle(); w.held() != "pre-drain pre-terminate" {
+				t.Errorf("held by %q", w.held())
+			}
+			w.clock.SetTime(w.clock.Now().Add(2 * time.Minute))
+			if w.settle(); w.held() != "pre-terminate" {
+				t.Errorf("after the deadline, held by %q", w.held())
 			}
 		})
 	}

@@ -112,7 +112,8 @@ func (s *scope) facts(now time.Time) facts {
 	_, f.PreDrain = m.Annotations[v1alpha1.PreDrainHookAnnotation]
 	_, f.PreTerminate = m.Annotations[v1alpha1.PreTerminateHookAnnotation]
 	if ready := conditions.Get(m, clusterv1.MachineNodeReadyCondition); ready != nil {
-		f.Unreachable = ready.Status == metav1.ConditionUnknown
+		// Cluster API sets other reasons if it cannot read the Node: see scope.md, "never acts on missing information".
+		f.Unreachable = ready.Status == metav1.ConditionUnknown && ready.Reason == clusterv1.MachineNodeReadyUnknownReason
 	}
 	return f
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -18,9 +19,9 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// balancers is a step with a given verdict before the drain. It is done after the drain.
+// balancers is a step with a given verdict before the drain, and another one after it.
 type balancers struct {
-	says leaving.Verdict
+	says, after leaving.Verdict
 	// looks counts the calls of Look, forgotten the calls of Forget.
 	looks, forgotten int
 }
@@ -30,7 +31,7 @@ func (b *balancers) Forget(types.UID)                                         { 
 func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (leaving.Verdict, error) {
 	b.looks++
 	if d.Phase != hooksv1.BeforeDrain {
-		return leaving.Verdict{}, nil
+		return b.after, nil
 	}
 	return b.says, nil
 }
@@ -93,6 +94,30 @@ func TestWhatAStepWaitsForIsTold(t *testing.T) {
 				t.Errorf("%d series are left of a Cluster that is gone", n)
 			}
 		})
+	}
+}
+
+// TestBothPhasesAreReported expects a Warning for each phase, although the condition stays True, NotWaitedFor.
+func TestBothPhasesAreReported(t *testing.T) {
+	w := newWorld(t)
+	w.leave()
+	w.restart()
+	w.r.Steps = leaving.Steps{&balancers{
+		says:  leaving.Verdict{Missed: true, Reason: v1alpha1.WaitingForLoadBalancersReason, Note: "load balancer edge missed"},
+		after: leaving.Verdict{Failed: true, Note: "pods failed and are ignored"},
+	}}
+	w.settle()
+	w.status(func(s *clusterv1.MachineStatus) {
+		s.Deletion = &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: metav1.NewTime(w.clock.Now())}
+	})
+	w.settle()
+	close(w.recorder.Events)
+	var told []string
+	for e := range w.recorder.Events {
+		told = append(told, e)
+	}
+	if diff := cmp.Diff([]string{"Warning NotWaitedFor load balancer edge missed", "Warning NotWaitedFor pods failed and are ignored"}, told); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
 

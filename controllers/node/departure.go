@@ -46,7 +46,7 @@ func (r *Reconciler) departure(ctx context.Context, s *scope) error {
 func (s *scope) departureFacts(now time.Time, lead time.Duration) departureFacts {
 	sm := s.scheduled
 	f := departureFacts{Now: now, Name: s.request.String(), Lead: lead, Has: conditionsOf(s.node)}
-	f.Ends, f.Due = windowEnd(sm, now)
+	f.WindowChanges, f.Due = windowEnd(sm, now)
 	departure, leaves := children.DepartureOf(s.machine, now)
 	if leaves {
 		f.Why, f.Drained = string(departure.Reason), drained(s.machine)

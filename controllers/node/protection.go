@@ -84,7 +84,7 @@ func (s *scope) protectionFacts(installs bool) Facts {
 	}
 	if s.pod != nil {
 		f.Pod, f.Running, f.Ready, f.Trouble = true, running(s.pod), workload.Ready(s.pod), troubleOf(s.pod)
-		if s.node != nil && !ready(s.node) {
+		if s.node != nil && !workload.NodeReady(s.node) {
 			f.Trouble = "the Node is not Ready either" // The pod's own state is outdated.
 		}
 	}

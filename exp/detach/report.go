@@ -142,7 +142,7 @@ func (s *nodeBalancer) nowhere() string {
 	return "no member is " + strings.Join(ids, " or ")
 }
 
-func (o *round) waitsFor(m plan.Member, step plan.Step) string {
+func (o *round) waitsFor(m plan.Member, step plan.MemberAction) string {
 	name := nameOf(m.Place)
 	switch {
 	case step.Held != "":

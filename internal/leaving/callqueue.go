@@ -9,7 +9,7 @@ import (
 )
 
 // A callQueue is the queue of one step: at most MaxConcurrentCalls calls run, the others wait in order of arrival. A
-// slow step cannot take the places of another. The lock of the HookCaller guards it.
+// slow step cannot take the places of another. The lock of the BackgroundCalls guards it.
 type callQueue struct {
 	running map[*call]bool
 	line    []*call
@@ -21,50 +21,50 @@ type call struct {
 }
 
 // enter queues c and starts it if a place is free.
-func (d *HookCaller) enter(step types.UID, c *call) {
-	l := d.queues[step]
-	if l == nil {
-		l = &callQueue{running: map[*call]bool{}}
-		d.queues[step] = l
+func (b *BackgroundCalls) enter(step types.UID, c *call) {
+	q := b.queues[step]
+	if q == nil {
+		q = &callQueue{running: map[*call]bool{}}
+		b.queues[step] = q
 	}
-	l.line = append(l.line, c)
-	d.serve(step, l)
+	q.line = append(q.line, c)
+	b.serve(step, q)
 }
 
 // serve starts queued calls while places are free.
-func (d *HookCaller) serve(step types.UID, l *callQueue) {
-	for len(l.running) < MaxConcurrentCalls && len(l.line) > 0 {
-		c := l.line[0]
-		l.leave(c)
-		l.running[c] = true
+func (b *BackgroundCalls) serve(step types.UID, q *callQueue) {
+	for len(q.running) < MaxConcurrentCalls && len(q.line) > 0 {
+		c := q.line[0]
+		q.leave(c)
+		q.running[c] = true
 		go func() {
 			c.run()
 			c.cancel()
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			delete(l.running, c)
-			d.serve(step, l)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			delete(q.running, c)
+			b.serve(step, q)
 		}()
 	}
-	if len(l.running) == 0 && d.queues[step] == l {
-		delete(d.queues, step)
+	if len(q.running) == 0 && b.queues[step] == q {
+		delete(b.queues, step)
 	}
 }
 
 // leave removes a call from the queue.
-func (l *callQueue) leave(c *call) {
-	if i := slices.Index(l.line, c); i >= 0 {
-		l.line = slices.Delete(l.line, i, i+1)
+func (q *callQueue) leave(c *call) {
+	if i := slices.Index(q.line, c); i >= 0 {
+		q.line = slices.Delete(q.line, i, i+1)
 	}
 }
 
 // close cancels all calls.
-func (l *callQueue) close() {
-	for c := range l.running {
+func (q *callQueue) close() {
+	for c := range q.running {
 		c.cancel()
 	}
-	for _, c := range l.line {
+	for _, c := range q.line {
 		c.cancel()
 	}
-	l.line = nil
+	q.line = nil
 }

@@ -29,7 +29,7 @@ func TestWhatIsDoneAboutANodeWhosePodIsReplaced(t *testing.T) {
 	somebody, us := []plan.Replacement{{DaemonSet: "edge/ingress"}}, []plan.Replacement{{DaemonSet: "edge/ingress", Pod: "p1"}}
 	both := []string{"api", "web"}
 	on := func(trigger plan.Trigger, about []string, r []plan.Replacement) plan.Record {
-		return plan.Record{Exists: true, UID: "n1", Trigger: trigger, LoadBalancers: about, Replaces: r, Places: 1}
+		return plan.Record{Exists: true, UID: "n1", Trigger: trigger, LoadBalancers: about, Replaces: r, Memberships: 1}
 	}
 	has := func(d ...plan.DaemonSet) plan.Node { return with(func(n *plan.Node) { n.DaemonSets = d }) }
 	cordoned := func(d plan.DaemonSet) plan.Node {

@@ -106,7 +106,7 @@ func (w *world) restart() {
 	desk, woken := leaving.New(w.clock), make(chan struct{}, 10)
 	desk.Start(w.Context(), func(types.NamespacedName) { woken <- struct{}{} })
 	w.woken = woken
-	w.step = &podorder.Step{Clock: w.clock, Actuate: actuate.NewGated(w.gate, c), ClusterCache: cache, HookCaller: desk}
+	w.step = &podorder.Step{Clock: w.clock, Actuate: actuate.NewGated(w.gate, c), ClusterCache: cache, Calls: desk}
 }
 
 // look calls the step as a reconciler does.

@@ -27,8 +27,7 @@ type RequestFacts struct {
 	// has.
 	Selected bool
 	Deadline time.Duration
-	// Keep protects new pods: for this long after its creation, a pod with the name of a moved pod is not evicted by
-	// name alone.
+	// Keep is Facts.Keep.
 	Keep time.Duration
 }
 
