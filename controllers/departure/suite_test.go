@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -28,6 +28,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 var (
@@ -44,6 +45,12 @@ const (
 	// finalizer keeps a deleted object.
 	finalizer = "test/keep"
 )
+
+var server *testenv.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
+}
 
 // A world is a planner in fake time, with the machines of one Cluster.
 type world struct {
@@ -86,11 +93,8 @@ type world struct {
 func newWorld(t *testing.T, machines int) *world {
 	t.Helper()
 	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(100), begun: map[int]bool{}}
-	scheme := runtime.NewScheme()
-	w.must(v1alpha1.AddToScheme(scheme))
-	w.must(clusterv1.AddToScheme(scheme))
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: lab.Name}}
-	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).
+	w.Client = fake.NewClientBuilder().WithScheme(server.Client.Scheme()).WithObjects(cluster).
 		WithIndex(&v1alpha1.ScheduledMachine{}, indexName, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
 		}).

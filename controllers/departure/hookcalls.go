@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook
+package departure
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 
 // callStepsAndExtensions calls the extensions that are due, all in parallel, and checks the steps. It removes the hook
 // of the phase when none of them holds the Machine.
-func (r *Reconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
+func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
 	if err := r.leave(s).Record(ctx, s.machine); err != nil {
 		return time.Time{}, err
 	}
@@ -64,7 +64,7 @@ func (r *Reconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase
 }
 
 // look adds the verdicts of the steps to o.
-func (r *Reconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o *outcome, now time.Time) error {
+func (r *HookReconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o *outcome, now time.Time) error {
 	if len(s.steps) == 0 {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (s *scope) grace(now time.Time) time.Duration {
 }
 
 // node returns the name of the Machine's Node, empty if none is accepted: see children.Reader.Host.
-func (r *Reconciler) node(ctx context.Context, s *scope) (string, error) {
+func (r *HookReconciler) node(ctx context.Context, s *scope) (string, error) {
 	if s.scheduled == nil {
 		return s.machine.Status.NodeRef.Name, nil
 	}
@@ -146,7 +146,7 @@ func (s *scope) extensions() []types.UID {
 }
 
 // call returns the function that calls an extension.
-func (r *Reconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.BeforeMachineDeleteRequest) func(context.Context) leaving.Response {
+func (r *HookReconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.BeforeMachineDeleteRequest) func(context.Context) leaving.Response {
 	return func(ctx context.Context) leaving.Response {
 		answer, err := r.Extensions.Call(ctx, h, request)
 		if err != nil {
@@ -180,7 +180,7 @@ func (s *scope) request(phase hooksv1.Phase, now time.Time) *hooksv1.BeforeMachi
 }
 
 // notifyExtensions notifies all extensions, once, of a Machine whose urgent deletion waits for none of them.
-func (r *Reconciler) notifyExtensions(ctx context.Context, s *scope) {
+func (r *HookReconciler) notifyExtensions(ctx context.Context, s *scope) {
 	if _, told := r.notified.LoadOrStore(s.machine.UID, true); told {
 		return
 	}
@@ -199,7 +199,7 @@ func (r *Reconciler) notifyExtensions(ctx context.Context, s *scope) {
 // report writes the condition ReadyToLeave. It records an Event only if status or reason changes, because an
 // extension may count down in its message. It records no Event for AskingReason: no extension has responded
 // yet.
-func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, o outcome) error {
+func (r *HookReconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, o outcome) error {
 	m, message := s.machine, clip.Message(strings.Join(o.notes, "; "))
 	before := m.DeepCopy()
 	conditions.Set(m, metav1.Condition{Type: v1alpha1.ReadyToLeaveCondition, Status: status, Reason: reason, Message: message})

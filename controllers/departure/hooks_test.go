@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook_test
+package departure_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
@@ -36,15 +35,9 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-var server *testenv.Server
-
-func TestMain(m *testing.M) {
-	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
-}
-
-// world is a Machine of a ScheduledMachine that is being deleted, with extensions whose responses the test
+// hookWorld is a Machine of a ScheduledMachine that is being deleted, with extensions whose responses the test
 // sets. The test does the part of Cluster API.
-type world struct {
+type hookWorld struct {
 	*testenv.Fixture
 	cluster *clusterv1.Cluster
 	sm      *v1alpha1.ScheduledMachine
@@ -56,7 +49,7 @@ type world struct {
 	// reads intercepts reads from the manager's cache.
 	reads interceptor.Funcs
 
-	r        *machinehook.Reconciler
+	r        *departure.HookReconciler
 	recorder *events.FakeRecorder
 	// woken has an entry for each response.
 	woken chan types.NamespacedName
@@ -68,10 +61,10 @@ type world struct {
 	asked   []string
 }
 
-func newWorld(t *testing.T, extensions ...string) *world {
+func newHookWorld(t *testing.T, extensions ...string) *hookWorld {
 	t.Helper()
 	ns := server.Namespace(t)
-	w := &world{Fixture: server.Fixture(t), answers: map[string]int32{}, says: map[string]string{}, recorder: events.NewFakeRecorder(100)}
+	w := &hookWorld{Fixture: server.Fixture(t), answers: map[string]int32{}, says: map[string]string{}, recorder: events.NewFakeRecorder(100)}
 	w.cluster, w.sm = testenv.Cluster(ns), testenv.ScheduledMachine(ns, "box")
 	w.Create(w.cluster, w.sm)
 	w.Must(w.Client.DeleteAllOf(t.Context(), &v1alpha1.MachineDeletionHook{})) // Objects of an earlier test.
@@ -94,7 +87,7 @@ func newWorld(t *testing.T, extensions ...string) *world {
 }
 
 // status updates the Machine's status as Cluster API does.
-func (w *world) status(change func(*clusterv1.MachineStatus)) {
+func (w *hookWorld) status(change func(*clusterv1.MachineStatus)) {
 	w.Helper()
 	w.Read(w.machine)
 	before := w.machine.DeepCopy()
@@ -103,7 +96,7 @@ func (w *world) status(change func(*clusterv1.MachineStatus)) {
 }
 
 // leave deletes the Machine. The time counts from when Cluster API waits for our hook.
-func (w *world) leave() {
+func (w *hookWorld) leave() {
 	w.Helper()
 	w.Must(w.Client.Delete(w.Context(), w.machine))
 	w.Read(w.machine)
@@ -111,7 +104,7 @@ func (w *world) leave() {
 }
 
 // admit admits the departure of a Machine that another client has deleted, like the planner.
-func (w *world) admit() {
+func (w *hookWorld) admit() {
 	w.Helper()
 	if !w.Read(w.machine) || !children.MadeByUs(w.machine) || !children.Held(w.machine, w.clock.Now()) {
 		return
@@ -136,19 +129,19 @@ func (w *world) admit() {
 }
 
 // restart starts a new manager without state in memory.
-func (w *world) restart() {
+func (w *hookWorld) restart() {
 	c := w.Recorded(w.reads)
 	w.woken = make(chan types.NamespacedName, 100)
 	desk, woken := leaving.New(w.clock), w.woken
 	desk.Start(w.Context(), func(machine types.NamespacedName) { woken <- machine })
-	w.r = &machinehook.Reconciler{
+	w.r = &departure.HookReconciler{
 		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Extensions: w, HookCaller: desk,
 	}
 }
 
 // settle reconciles until all extensions have responded and nothing is written. It returns the delay until the
 // next reconcile. After an error it starts a new manager.
-func (w *world) settle() time.Duration {
+func (w *hookWorld) settle() time.Duration {
 	w.Helper()
 	if w.r == nil {
 		w.restart()
@@ -172,12 +165,12 @@ func (w *world) settle() time.Duration {
 	return 0
 }
 
-func (w *world) reconcile() (ctrl.Result, error) {
+func (w *hookWorld) reconcile() (ctrl.Result, error) {
 	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.machine)})
 }
 
 // progress returns the state of all calls when none is open.
-func (w *world) progress() (all []leaving.Progress) {
+func (w *hookWorld) progress() (all []leaving.Progress) {
 	for _, h := range w.hooks {
 		for _, phase := range []hooksv1.Phase{hooksv1.BeforeDrain, hooksv1.BeforeTermination} {
 			q := leaving.CallKey{Machine: w.machine.UID, Step: h.UID, Phase: string(phase)}
@@ -191,7 +184,7 @@ func (w *world) progress() (all []leaving.Progress) {
 }
 
 // Call implements Extensions.
-func (w *world) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
+func (w *hookWorld) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, fmt.Sprintf("%s %s %s %s", h.Name, req.Phase, req.Trigger, req.ScheduledMachine))
@@ -206,10 +199,10 @@ func (w *world) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *ho
 }
 
 // Forget implements Extensions.
-func (w *world) Forget(types.UID) {}
+func (w *hookWorld) Forget(types.UID) {}
 
 // wasAsked returns the calls since the previous one, sorted.
-func (w *world) wasAsked() []string {
+func (w *hookWorld) wasAsked() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	asked := w.asked
@@ -219,7 +212,7 @@ func (w *world) wasAsked() []string {
 }
 
 // waits returns the condition of a Machine that waits.
-func (w *world) waits() string {
+func (w *hookWorld) waits() string {
 	c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition)
 	if c == nil {
 		return ""
@@ -228,7 +221,7 @@ func (w *world) waits() string {
 }
 
 // held returns our hooks on the Machine.
-func (w *world) held() string {
+func (w *hookWorld) held() string {
 	var held []string
 	for key := range w.machine.Annotations {
 		if prefix, ours := strings.CutSuffix(key, ".delete.hook.machine.cluster.x-k8s.io/5spot"); ours {
@@ -240,7 +233,7 @@ func (w *world) held() string {
 }
 
 func TestNobodyIsAsked(t *testing.T) {
-	w := newWorld(t)
+	w := newHookWorld(t)
 	w.leave()
 	w.settle()
 	if diff := cmp.Diff([]string{"patch Machine"}, w.Writes); diff != "" || w.held() != "" {
@@ -249,7 +242,7 @@ func TestNobodyIsAsked(t *testing.T) {
 }
 
 func TestExtensionsAreAskedSideBySide(t *testing.T) {
-	w := newWorld(t, "b-operator", "a-lb")
+	w := newHookWorld(t, "b-operator", "a-lb")
 	w.answers = map[string]int32{"a-lb": 5, "b-operator": 7}
 	w.reads.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		err := c.List(ctx, list, opts...)
@@ -309,7 +302,7 @@ func TestAnExtensionSkipsWhatItSays(t *testing.T) {
 		"Both":         {extensions: []string{"b-operator", "c-storage"}, drain: true, detach: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.extensions...)
+			w := newHookWorld(t, tc.extensions...)
 			w.leave()
 			w.settle()
 			_, drain := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
@@ -322,7 +315,7 @@ func TestAnExtensionSkipsWhatItSays(t *testing.T) {
 }
 
 // drained sets the status in which Cluster API has drained the Node and waits for the pre-terminate hook.
-func (w *world) drained() {
+func (w *hookWorld) drained() {
 	w.Helper()
 	w.status(func(s *clusterv1.MachineStatus) {
 		s.Deletion = &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: metav1.NewTime(w.clock.Now())}
@@ -330,7 +323,7 @@ func (w *world) drained() {
 }
 
 func TestEachExtensionHasItsDeadline(t *testing.T) {
-	w := newWorld(t, "a-lb", "b-operator")
+	w := newHookWorld(t, "a-lb", "b-operator")
 	w.Edit(w.hooks[1], func() { w.hooks[1].Spec.DeadlineSeconds = 90 })
 	w.answers = map[string]int32{"a-lb": 50, "b-operator": 50}
 	w.leave()
@@ -358,7 +351,7 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 // TestARestartAsksAgain checks that deadlines continue after a restart, and that an extension still gets one
 // call after its deadline.
 func TestARestartAsksAgain(t *testing.T) {
-	w := newWorld(t, "a-lb")
+	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 50
 	w.leave()
 	w.settle()
@@ -382,7 +375,7 @@ func TestARestartAsksAgain(t *testing.T) {
 // TestAnExtensionIsCalledWhenItSaid changes the message with each call, as a countdown does. Each message is
 // written once, and no event of the Machine causes a call in between.
 func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
-	w := newWorld(t, "a-lb")
+	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 1
 	w.leave()
 	for i := range 5 {
@@ -416,7 +409,7 @@ func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
 
 // TestWhoIsNotWaitedForIsTold expects an Event, because the condition is deleted with the Machine.
 func TestWhoIsNotWaitedForIsTold(t *testing.T) {
-	w := newWorld(t, "a-lb")
+	w := newHookWorld(t, "a-lb")
 	w.Edit(w.hooks[0], func() { w.hooks[0].Spec.DeadlineSeconds = 1 })
 	w.answers["a-lb"] = 50
 	w.leave()
@@ -432,7 +425,7 @@ func TestWhoIsNotWaitedForIsTold(t *testing.T) {
 // TestAnExtensionThatChanges checks that a changed extension is called again. A response from another address
 // or with other settings does not count.
 func TestAnExtensionThatChanges(t *testing.T) {
-	w := newWorld(t, "a-lb")
+	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 50
 	w.leave()
 	w.settle()
@@ -445,23 +438,23 @@ func TestAnExtensionThatChanges(t *testing.T) {
 
 // TestAnExtensionThatGoes checks that a deleted extension holds no Machine, also during its deletion.
 func TestAnExtensionThatGoes(t *testing.T) {
-	for name, goes := range map[string]func(*world){
-		"deleted": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.hooks[0])) },
-		"being deleted": func(w *world) {
+	for name, goes := range map[string]func(*hookWorld){
+		"deleted": func(w *hookWorld) { w.Must(w.Client.Delete(w.Context(), w.hooks[0])) },
+		"being deleted": func(w *hookWorld) {
 			w.Edit(w.hooks[0], func() { w.hooks[0].Finalizers = []string{"test/hold"} })
 			w.Must(w.Client.Delete(w.Context(), w.hooks[0]))
 			w.Cleanup(func() {
 				_ = w.Client.Patch(context.WithoutCancel(w.Context()), w.hooks[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			})
 		},
-		"not for this namespace any more": func(w *world) {
+		"not for this namespace any more": func(w *hookWorld) {
 			w.Edit(w.hooks[0], func() {
 				w.hooks[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "a-lb")
+			w := newHookWorld(t, "a-lb")
 			w.answers["a-lb"] = 50
 			w.leave()
 			w.settle()
@@ -475,7 +468,7 @@ func TestAnExtensionThatGoes(t *testing.T) {
 
 // TestARefusedWriteIsTriedOncePerBackOff rejects every write with a conflict, as a webhook may.
 func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
-	w := newWorld(t, "a-lb")
+	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 1
 	w.leave()
 	w.admit()
@@ -502,17 +495,17 @@ func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
 
 // TestNobodyIsWaitedFor also checks that no step runs, because a step might request pods to be moved.
 func TestNobodyIsWaitedFor(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"cluster is deleted": func(w *world) {
+	for name, change := range map[string]func(*hookWorld){
+		"cluster is deleted": func(w *hookWorld) {
 			w.Edit(w.cluster, func() { w.cluster.Finalizers = []string{"test/hold"} })
 			w.Must(w.Client.Delete(w.Context(), w.cluster))
 		},
-		"no Node":     func(w *world) { w.status(func(s *clusterv1.MachineStatus) { s.NodeRef.Name = "" }) },
-		"kill switch": func(w *world) { w.Edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
-		"owner": func(w *world) {
+		"no Node":     func(w *hookWorld) { w.status(func(s *clusterv1.MachineStatus) { s.NodeRef.Name = "" }) },
+		"kill switch": func(w *hookWorld) { w.Edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
+		"owner": func(w *hookWorld) {
 			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
 		},
-		"unreachable": func(w *world) {
+		"unreachable": func(w *hookWorld) {
 			w.status(func(s *clusterv1.MachineStatus) {
 				s.Conditions = []metav1.Condition{{
 					Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown, Reason: "NodeReadyUnknown", LastTransitionTime: metav1.Now(),
@@ -521,7 +514,7 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "a-lb")
+			w := newHookWorld(t, "a-lb")
 			w.answers = map[string]int32{"a-lb": 50}
 			change(w)
 			w.leave()
@@ -537,8 +530,8 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 }
 
 func TestWhyItLeaves(t *testing.T) {
-	on := func(reason v1alpha1.DepartureReason) func(*world) {
-		return func(w *world) {
+	on := func(reason v1alpha1.DepartureReason) func(*hookWorld) {
+		return func(w *hookWorld) {
 			w.Edit(w.machine, func() {
 				d := v1alpha1.NewDeparture(reason, time.Now(), "a")
 				d.MachineUID = w.machine.UID
@@ -547,21 +540,21 @@ func TestWhyItLeaves(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		change func(*world)
+		change func(*hookWorld)
 		want   hooksv1.Trigger
 	}{
-		"nothing on record":        {func(*world) {}, hooksv1.TriggerExternal},
-		"by somebody, window shut": {func(w *world) { w.Edit(w.sm, func() { w.sm.Spec.Schedule.HoursOfDay = nil }) }, hooksv1.TriggerExternal},
+		"nothing on record":        {func(*hookWorld) {}, hooksv1.TriggerExternal},
+		"by somebody, window shut": {func(w *hookWorld) { w.Edit(w.sm, func() { w.sm.Spec.Schedule.HoursOfDay = nil }) }, hooksv1.TriggerExternal},
 		"the window closed":        {on(v1alpha1.WindowClosed), hooksv1.TriggerSchedule},
 		"its object goes":          {on(v1alpha1.ScheduledMachineDeleted), hooksv1.TriggerSchedule},
 		"it is replaced":           {on(v1alpha1.MachineReplaced), hooksv1.TriggerExternal},
-		"deleted past a gone owner": {func(w *world) {
+		"deleted past a gone owner": {func(w *hookWorld) {
 			w.Edit(w.sm, func() { w.sm.Finalizers = []string{"test/hold"} })
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 		}, hooksv1.TriggerSchedule},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "a-lb")
+			w := newHookWorld(t, "a-lb")
 			tc.change(w)
 			w.leave()
 			w.settle()
@@ -575,7 +568,7 @@ func TestWhyItLeaves(t *testing.T) {
 // TestTheOwnerIsNotHeldUp removes our hooks as package actuate does before the deletion of the Machine. A test
 // of crowd checks that the extension is notified.
 func TestTheOwnerIsNotHeldUp(t *testing.T) {
-	w := newWorld(t, "a-lb")
+	w := newHookWorld(t, "a-lb")
 	w.answers = map[string]int32{"a-lb": 50}
 	w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
 	eject := actuate.New(w.Client).For(actuate.Intent{Reason: v1alpha1.ReclaimedByOwner, At: time.Now()})
@@ -623,7 +616,7 @@ func TestWhereExtensionsAre(t *testing.T) {
 }
 
 func TestPausedIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newHookWorld(t)
 	w.Edit(w.cluster, func() { w.cluster.Spec.Paused = new(true) })
 	w.leave()
 	if w.settle(); len(w.Writes) != 0 {
@@ -638,7 +631,7 @@ func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 4, story) }
 // story is a departure with an extension, recorded at three points.
 func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
-	w := newWorld(t, "b-operator")
+	w := newHookWorld(t, "b-operator")
 	w.Fail = fail
 	tell := func() {
 		w.restart()

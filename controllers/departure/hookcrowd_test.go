@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook
+package departure
 
 import (
 	"context"
@@ -48,7 +48,7 @@ const (
 type crowd struct {
 	*testing.T
 	client client.Client
-	r      *Reconciler
+	r      *HookReconciler
 	queue  workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 	mu sync.Mutex
@@ -81,7 +81,7 @@ func inCrowd(t *testing.T, test func(*crowd)) {
 			},
 		}).Build()
 		wall := clock.RealClock{}
-		c.r = &Reconciler{
+		c.r = &HookReconciler{
 			Clock: wall, Reader: c.client, Live: c.client, Actuate: actuate.New(c.client),
 			Recorder: &events.FakeRecorder{}, Extensions: c, HookCaller: leaving.New(wall),
 		}
@@ -385,7 +385,7 @@ func TestWhoServesAMachine(t *testing.T) {
 // whose ScheduledMachine is gone.
 func TestAnOrphanIsReleased(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
-		c.r.watchFilter = "a"
+		c.r.WatchFilter = "a"
 		c.namespace("team")
 		m := c.leave("team", "box")
 		if err := c.client.Delete(c.Context(), &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "box"}}); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook_test
+package departure_test
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 func TestAPauseHoldsAMachineThatSomebodyDeletes(t *testing.T) {
 	for name, extensions := range map[string][]string{"Alone": nil, "WithExtension": {"one"}} {
 		t.Run(name, func(t *testing.T) {
-			w, out := newWorld(t, extensions...), &bytes.Buffer{}
+			w, out := newHookWorld(t, extensions...), &bytes.Buffer{}
 			w.leave()
 			w.restart()
 			c := w.Recorded(interceptor.Funcs{})
