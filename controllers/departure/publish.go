@@ -178,7 +178,7 @@ func (r *Reconciler) unhooked(ctx context.Context, m *machine) bool {
 // delete deletes an admitted Machine. admitted is its version with the admission.
 func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitted *clusterv1.Machine) error {
 	e, now := c.members[m.UID], r.Clock.Now()
-	if !children.Admitted(admitted, now) {
+	if state, _ := children.StateOf(admitted, now); state != children.Admitted {
 		return nil // The admission has expired, or another client has deleted it: HookReconciler removes the hooks.
 	}
 	e.tried = now

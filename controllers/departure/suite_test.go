@@ -256,7 +256,7 @@ func (w *world) plan() time.Duration {
 // waits returns why a machine is not admitted.
 func (w *world) waits(i int) v1alpha1.DepartureWaiting {
 	w.Helper()
-	if d, ok := children.RequestOf(w.machine(i), w.clock.Now()); ok && d.Waiting != nil {
+	if state, d := children.StateOf(w.machine(i), w.clock.Now()); state == children.Requested && d.Waiting != nil {
 		return *d.Waiting
 	}
 	return v1alpha1.DepartureWaiting{}
@@ -266,8 +266,10 @@ func (w *world) waits(i int) v1alpha1.DepartureWaiting {
 func (w *world) admitted() (found []int) {
 	w.Helper()
 	for i := range w.machines {
-		if m := w.machine(i); m != nil && children.Admitted(m, w.clock.Now()) {
-			found = append(found, i)
+		if m := w.machine(i); m != nil {
+			if state, _ := children.StateOf(m, w.clock.Now()); state == children.Admitted {
+				found = append(found, i)
+			}
 		}
 	}
 	return found
