@@ -8,6 +8,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -22,7 +23,7 @@ type facts struct {
 	// Drained reports that Cluster API waits for the pre-terminate hooks.
 	Drained bool
 	// ClusterLeaving, NoNode and Unreachable each make all extensions and steps unnecessary. ClusterLeaving is also
-	// true if the Cluster does not exist, unlike clusterGoes.
+	// true if the Cluster does not exist, unlike children.ClusterLeaves.
 	ClusterLeaving, NoNode, Unreachable bool
 	// Trigger is why the Machine is being deleted.
 	Trigger hooksv1.Trigger
@@ -130,10 +131,10 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	due := p.Answered.Add(wait)
 	v.ask = !p.Open && !now.Before(due)
 	if !p.Open && due.After(now) {
-		v.again = earlier(until, due)
+		v.again = departure.Earliest(until, due)
 	}
-	if told := first(p, now).Add(reportDelay); p.Answered.IsZero() && now.Before(told) {
-		v.early, v.again = true, earlier(until, told)
+	if told := p.FirstCall(now).Add(reportDelay); p.Answered.IsZero() && now.Before(told) {
+		v.early, v.again = true, departure.Earliest(until, told)
 	}
 	return v
 }
@@ -142,19 +143,4 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 // this manager started after the deadline.
 func deadline(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) time.Time {
 	return p.Until(time.Duration(hook.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(hook), began, now)
-}
-
-// first returns when an extension was first called, now if it was not.
-func first(p leaving.Progress, now time.Time) time.Time {
-	if p.Asked.IsZero() {
-		return now
-	}
-	return p.Asked
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

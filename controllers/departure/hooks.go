@@ -152,7 +152,7 @@ func (r *HookReconciler) leave(s *scope) actuate.Action {
 		Reason: s.reason(now), At: now, Machine: client.ObjectKeyFromObject(s.machine),
 		Cluster: client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClusterName},
 	}
-	if s.clusterGoes() {
+	if children.ClusterLeaves(s.cluster) {
 		i.Lane = v1alpha1.ExemptLane
 	}
 	if s.scheduled != nil {

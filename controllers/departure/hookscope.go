@@ -60,7 +60,7 @@ func (r *HookReconciler) observe(ctx context.Context, machine *clusterv1.Machine
 			s.scheduled = nil
 		case err != nil:
 			return nil, fmt.Errorf("reading ScheduledMachine: %w", err)
-		case annotations.HasPaused(s.scheduled) && !s.clusterGoes():
+		case annotations.HasPaused(s.scheduled) && !children.ClusterLeaves(s.cluster):
 			return nil, nil
 		}
 	}
@@ -106,12 +106,6 @@ func (r *HookReconciler) planned(s *scope) bool {
 	return s.scheduled != nil && children.MadeByUs(s.machine) && (r.WatchFilter == "" || labels.HasWatchLabel(s.scheduled, r.WatchFilter))
 }
 
-// clusterGoes reports whether the Machine's Cluster is being deleted. A missing Cluster does not count: it may
-// have been lost.
-func (s *scope) clusterGoes() bool {
-	return s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero()
-}
-
 // orphaned reports whether the Machine was made for a ScheduledMachine that does not exist any more.
 func (s *scope) orphaned() bool {
 	uid := types.UID("")
@@ -127,7 +121,7 @@ func (s *scope) facts(now time.Time) facts {
 	f := facts{
 		Deleting:       !m.DeletionTimestamp.IsZero(),
 		Drained:        m.Status.Deletion != nil && !m.Status.Deletion.WaitForPreTerminateHookStartTime.IsZero(),
-		ClusterLeaving: s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero(),
+		ClusterLeaving: s.cluster == nil || children.ClusterLeaves(s.cluster),
 		NoNode:         !m.Status.NodeRef.IsDefined(),
 		Trigger:        s.trigger(now),
 		Asked:          len(s.hooks) + len(s.steps),
@@ -168,7 +162,7 @@ func (s *scope) reason(now time.Time) v1alpha1.DepartureReason {
 		return d.Reason
 	case sm != nil && !sm.DeletionTimestamp.IsZero():
 		return v1alpha1.ScheduledMachineDeleted
-	case s.clusterGoes(): // Cluster API deletes the Machines of the Cluster.
+	case children.ClusterLeaves(s.cluster): // Cluster API deletes the Machines of the Cluster.
 		return v1alpha1.ClusterDeleted
 	default:
 		return v1alpha1.DeletedByOthers

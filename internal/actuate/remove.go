@@ -30,20 +30,22 @@ func (a Action) Record(ctx context.Context, m *clusterv1.Machine) error {
 }
 
 func (a Action) writeRecord(ctx context.Context, m *clusterv1.Machine, id string) (sent bool, err error) {
-	return a.change(ctx, m, func() { a.record(m, id) })
+	return a.edit(ctx, m, a.urgent(), func() { a.record(m, id) })
 }
 
-// change patches a Machine. If the write is suppressed, m stays unchanged. A new departure record requires that
-// the Machine has not changed since it was read: a stale cache may hide a record. An urgent departure has no
-// such condition.
-func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func()) (sent bool, err error) {
+// urgent reports whether the departure is urgent.
+func (i Intent) urgent() bool { return v1alpha1.Departure{Reason: i.Reason}.Urgent() }
+
+// edit patches a Machine with a change. If the write is suppressed, m stays unchanged. A changed departure record
+// requires that the Machine has not changed since it was read: a stale cache may hide a record. An urgent departure has
+// no such condition.
+func (a *Actuator) edit(ctx context.Context, m *clusterv1.Machine, urgent bool, change func()) (sent bool, err error) {
 	before := m.DeepCopy()
 	change()
-	d, _ := children.DepartureOf(m, a.At)
-	if !d.Urgent() && m.Annotations[v1alpha1.DepartureAnnotation] != before.Annotations[v1alpha1.DepartureAnnotation] {
-		sent, err = a.patchLocked(ctx, m, before)
-	} else {
+	if urgent || m.Annotations[v1alpha1.DepartureAnnotation] == before.Annotations[v1alpha1.DepartureAnnotation] {
 		sent, err = a.patch(ctx, m, before)
+	} else {
+		sent, err = a.patchLocked(ctx, m, before)
 	}
 	if IsSuppressed(err) {
 		before.DeepCopyInto(m)
@@ -60,7 +62,7 @@ func (a Action) RemoveHooks(ctx context.Context, m *clusterv1.Machine, skip Wait
 			return !slices.ContainsFunc(hooks, func(key string) bool { _, held := obj.GetAnnotations()[key]; return held })
 		},
 		send: func(id string) (bool, error) {
-			return a.change(ctx, m, func() {
+			return a.edit(ctx, m, a.urgent(), func() {
 				a.record(m, id)
 				for _, key := range hooks {
 					delete(m.Annotations, key)
@@ -151,7 +153,7 @@ func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Fore
 }
 
 func (a Action) expedite(ctx context.Context, m *clusterv1.Machine, id string) (sent bool, err error) {
-	return a.change(ctx, m, func() { a.record(m, id, children.Expedite(m)...) })
+	return a.edit(ctx, m, a.urgent(), func() { a.record(m, id, children.Expedite(m)...) })
 }
 
 // DeleteNext deletes the object that a removal deletes after the Machine, see children.Set.NextToDelete. It does
@@ -184,33 +186,26 @@ func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
 // Request writes a request for a departure to a Machine: see children.Request. A Machine that has changed since it was
 // read is a conflict. If the write is suppressed, m stays unchanged.
 func (a *Actuator) Request(ctx context.Context, m *clusterv1.Machine, d v1alpha1.Departure, now time.Time) error {
-	return a.patchRecord(ctx, m, func() { children.Request(m, d, now) })
+	_, err := a.edit(ctx, m, false, func() { children.Request(m, d, now) })
+	return err
 }
 
 // SetDeparture writes a departure record to a Machine, under the same conditions as Request. change, which may be nil,
 // is applied to the Machine before that.
 func (a *Actuator) SetDeparture(ctx context.Context, m *clusterv1.Machine, d v1alpha1.Departure, change func(*clusterv1.Machine)) error {
-	return a.patchRecord(ctx, m, func() {
+	_, err := a.edit(ctx, m, false, func() {
 		if change != nil {
 			change(m)
 		}
 		children.SetDeparture(m, d)
 	})
+	return err
 }
 
 // Withdraw removes the departure record, and the annotations that came with it, from a Machine that stays. A
 // Machine that has changed since it was read is a conflict: it may be leaving. If the write is suppressed, m
 // stays unchanged.
 func (a *Actuator) Withdraw(ctx context.Context, m *clusterv1.Machine) error {
-	return a.patchRecord(ctx, m, func() { children.Withdraw(m) })
-}
-
-func (a *Actuator) patchRecord(ctx context.Context, m *clusterv1.Machine, change func()) error {
-	before := m.DeepCopy()
-	change()
-	err := a.PatchLocked(ctx, m, before)
-	if IsSuppressed(err) {
-		before.DeepCopyInto(m)
-	}
+	_, err := a.edit(ctx, m, false, func() { children.Withdraw(m) })
 	return err
 }

@@ -188,10 +188,15 @@ func UrgencyWithdrawn(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool 
 	return d.Urgent() && CanWithdraw(m) && !urgent(sm)
 }
 
+// ClusterLeaves reports whether a Cluster is being deleted. A missing Cluster does not count: it may have been lost.
+func ClusterLeaves(cluster *clusterv1.Cluster) bool {
+	return cluster != nil && !cluster.DeletionTimestamp.IsZero()
+}
+
 // Exempt reports whether the machine of sm leaves without an admission: by the kill switch, its owner's request, or the
-// deletion of its Cluster. sm and cluster may be nil. A missing Cluster does not count: it may have been lost.
+// deletion of its Cluster. sm and cluster may be nil.
 func Exempt(sm *v1alpha1.ScheduledMachine, cluster *clusterv1.Cluster) bool {
-	return urgent(sm) || cluster != nil && !cluster.DeletionTimestamp.IsZero()
+	return urgent(sm) || ClusterLeaves(cluster)
 }
 
 // urgent reports whether the kill switch or the owner's request is set.

@@ -20,8 +20,8 @@ const slack = 5 * time.Second
 // request that is older than the Machine is stale and removed. With the time of the moved object, a valid request would
 // look stale. Differences up to slack are ignored.
 func CreatedAt(m *clusterv1.Machine) time.Time {
-	at := earlier(m.CreationTimestamp.Time, m.Annotations[v1alpha1.CreatedAnnotation])
-	if m.CreationTimestamp.Sub(at) <= slack {
+	at, err := time.Parse(time.RFC3339, m.Annotations[v1alpha1.CreatedAnnotation])
+	if err != nil || m.CreationTimestamp.Sub(at) <= slack {
 		return m.CreationTimestamp.Time
 	}
 	return at
@@ -42,14 +42,6 @@ func AnnouncedEnd(sm *v1alpha1.ScheduledMachine, now time.Time) (end time.Time, 
 	}
 	a := rails.Announcement{End: st.NextCleanup.Time, Since: st.NextCleanupSince.Time, Generation: st.ObservedGeneration}
 	return st.NextCleanup.Time, a.Covers(st.NextCleanup.Time, sm.Generation)
-}
-
-// earlier returns the earlier of two instants. It ignores one that is zero or cannot be parsed.
-func earlier(at time.Time, written string) time.Time {
-	if w, err := time.Parse(time.RFC3339, written); err == nil && (at.IsZero() || w.Before(at)) {
-		return w
-	}
-	return at
 }
 
 // settling is how long a moved Machine waits after Cluster API has tried to find its Node and could not reach

@@ -9,10 +9,7 @@ import "time"
 // first call. A manager that starts late then still makes one call, and a clock that differs from the API server's adds
 // no time. If no call was made, the first call counts as made now.
 func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time {
-	asked := p.Asked
-	if asked.IsZero() {
-		asked = now
-	}
+	asked := p.FirstCall(now)
 	least, most, until := asked.Add(min(has, call)), asked.Add(has), began.Add(has)
 	switch {
 	case until.Before(least):
@@ -22,4 +19,12 @@ func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time
 	default:
 		return until
 	}
+}
+
+// FirstCall returns when the step was first called, now if it was not.
+func (p Progress) FirstCall(now time.Time) time.Time {
+	if p.Asked.IsZero() {
+		return now
+	}
+	return p.Asked
 }
