@@ -22,9 +22,9 @@ func (w *hookWorld) clusterGoes() {
 	w.Must(w.Client.Delete(w.Context(), w.cluster))
 }
 
-// TestAMachineThatSomebodyDeletesWaitsForItsTurn deletes a Machine with another client. Its ScheduledMachine exists, is
+// TestAMachineDeletedByOthersWaitsForItsAdmission deletes a Machine with another client. Its ScheduledMachine exists, is
 // gone, or is another one of the same name.
-func TestAMachineThatSomebodyDeletesWaitsForItsTurn(t *testing.T) {
+func TestAMachineDeletedByOthersWaitsForItsAdmission(t *testing.T) {
 	for name, tc := range map[string]struct {
 		extensions []string
 		change     func(*hookWorld)
@@ -45,7 +45,7 @@ func TestAMachineThatSomebodyDeletesWaitsForItsTurn(t *testing.T) {
 			tc.change(w)
 			w.restart()
 			for range 3 {
-				if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.wasAsked()) > 0 || w.held() != "pre-drain pre-terminate" {
+				if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.newCalls()) > 0 || w.held() != "pre-drain pre-terminate" {
 					t.Fatalf("again in %v, held by %q, wrote %v", again, w.held(), w.Writes)
 				}
 				w.clock.SetTime(w.clock.Now().Add(3 * time.Second))
@@ -62,8 +62,8 @@ func TestAMachineThatSomebodyDeletesWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// TestWhoMustNotWaitIsLetGo checks the exempt departures while the cap is used up.
-func TestWhoMustNotWaitIsLetGo(t *testing.T) {
+// TestExemptMachinesAreReleased checks the exempt departures while the cap is used up.
+func TestExemptMachinesAreReleased(t *testing.T) {
 	for name, change := range map[string]func(*hookWorld){
 		"KillSwitch": func(w *hookWorld) {
 			w.sm.Spec.KillSwitch = true
@@ -114,14 +114,14 @@ func TestAPausedScheduledMachineKeepsItsMachine(t *testing.T) {
 	w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	w.Must(w.Client.Update(w.Context(), w.sm))
 	w.restart()
-	if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.wasAsked()) > 0 || w.held() != "pre-drain pre-terminate" {
+	if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.newCalls()) > 0 || w.held() != "pre-drain pre-terminate" {
 		t.Errorf("again in %v, held by %q, wrote %v", again, w.held(), w.Writes)
 	}
 }
 
-// TestAClusterThatGoesIsOnRecord checks the departure record of Machines that Cluster API deletes with their
+// TestTheDeletionOfAClusterIsRecorded checks the departure record of Machines that Cluster API deletes with their
 // Cluster.
-func TestAClusterThatGoesIsOnRecord(t *testing.T) {
+func TestTheDeletionOfAClusterIsRecorded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*hookWorld)
 		want   v1alpha1.DepartureReason

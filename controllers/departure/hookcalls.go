@@ -28,7 +28,7 @@ import (
 // callStepsAndExtensions calls the extensions that are due, all in parallel, and checks the steps. It removes the hook
 // of the phase when none of them holds the Machine.
 func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
-	if err := r.leave(s).Record(ctx, s.machine); err != nil {
+	if err := r.action(s).Record(ctx, s.machine); err != nil {
 		return time.Time{}, err
 	}
 	o := outcome{}
@@ -38,12 +38,12 @@ func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, p
 		h := &s.hooks[i]
 		q := leaving.CallKey{Machine: s.machine.UID, Step: h.UID, Phase: string(phase)}
 		v := judge(h, r.HookCaller.Look(q, h.Generation), s.began(phase, now), now)
-		if v.ask {
+		if v.call {
 			r.HookCaller.StartCall(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
 		o.add(v, v1alpha1.WaitingForExtensionReason)
 	}
-	if err := r.look(ctx, s, phase, &o, now); err != nil {
+	if err := r.checkSteps(ctx, s, phase, &o, now); err != nil {
 		return time.Time{}, err
 	}
 	switch {
@@ -61,11 +61,11 @@ func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, p
 	if err := r.report(ctx, s, metav1.ConditionTrue, done, o); err != nil {
 		return time.Time{}, err
 	}
-	return time.Time{}, r.leave(s).RemoveHooks(ctx, s.machine, o.skip, hook)
+	return time.Time{}, r.action(s).RemoveHooks(ctx, s.machine, o.skip, hook)
 }
 
-// look adds the verdicts of the steps to o.
-func (r *HookReconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o *outcome, now time.Time) error {
+// checkSteps adds the verdicts of the steps to o.
+func (r *HookReconciler) checkSteps(ctx context.Context, s *scope, phase hooksv1.Phase, o *outcome, now time.Time) error {
 	if len(s.steps) == 0 {
 		return nil
 	}
@@ -147,20 +147,20 @@ func (s *scope) extensions() []types.UID {
 // call returns the function that calls an extension.
 func (r *HookReconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.BeforeMachineDeleteRequest) func(context.Context) leaving.Response {
 	return func(ctx context.Context) leaving.Response {
-		answer, err := r.Extensions.Call(ctx, h, request)
+		response, err := r.Extensions.Call(ctx, h, request)
 		if err != nil {
 			ctrl.LoggerFrom(ctx).V(4).Info("Extension failed", "MachineDeletionHook", h.Name, "err", err, "cause", errors.Unwrap(err))
 			return leaving.Response{Err: err}
 		}
 		return leaving.Response{
-			Wait: time.Duration(answer.RetryAfterSeconds) * time.Second, Says: answer.Message,
-			SkipDrain: answer.SkipDrain, SkipVolumeDetach: answer.SkipVolumeDetachWait,
+			Wait: time.Duration(response.RetryAfterSeconds) * time.Second, Says: response.Message,
+			SkipDrain: response.SkipDrain, SkipVolumeDetach: response.SkipVolumeDetachWait,
 		}
 	}
 }
 
 // began returns when the phase began. For the second phase, Cluster API writes it to the status before decide
-// returns askBeforeTermination.
+// returns callBeforeTermination.
 func (s *scope) began(phase hooksv1.Phase, now time.Time) time.Time {
 	if phase == hooksv1.BeforeTermination {
 		return s.machine.Status.Deletion.WaitForPreTerminateHookStartTime.Time
@@ -180,7 +180,7 @@ func (s *scope) request(phase hooksv1.Phase, now time.Time) *hooksv1.BeforeMachi
 
 // notifyExtensions notifies all extensions, once, of a Machine whose urgent deletion waits for none of them.
 func (r *HookReconciler) notifyExtensions(ctx context.Context, s *scope) {
-	if _, told := r.notified.LoadOrStore(s.machine.UID, true); told {
+	if _, notified := r.notified.LoadOrStore(s.machine.UID, true); notified {
 		return
 	}
 	request := s.request(hooksv1.BeforeDrain, r.Clock.Now())
@@ -189,7 +189,7 @@ func (r *HookReconciler) notifyExtensions(ctx context.Context, s *scope) {
 		limit := max(time.Duration(h.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(h))
 		r.HookCaller.Notify(ctx, h.UID, limit, func(ctx context.Context) {
 			if _, err := r.Extensions.Call(ctx, h, request); err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "Telling extension", "MachineDeletionHook", h.Name)
+				ctrl.LoggerFrom(ctx).Error(err, "Notifying extension", "MachineDeletionHook", h.Name)
 			}
 		})
 	}

@@ -114,13 +114,13 @@ func (r *HookReconciler) cancelCalls(machine types.UID) {
 	r.Steps.Forget(machine)
 }
 
-// act carries out a step. again is when to reconcile again.
+// act carries out an action. again is when to reconcile again.
 func (r *HookReconciler) act(ctx context.Context, s *scope, next nextAction) (again time.Time, err error) {
-	if next != askBeforeDrain && next != askBeforeTermination {
+	if next != callBeforeDrain && next != callBeforeTermination {
 		r.cancelCalls(s.machine.UID)
 	}
-	if next != noStep {
-		if err := r.leave(s).Permit(ctx, s.machine); err != nil {
+	if next != noAction {
+		if err := r.action(s).Permit(ctx, s.machine); err != nil {
 			return time.Time{}, err
 		}
 		if !r.mayStart(s, r.Clock.Now()) {
@@ -128,25 +128,25 @@ func (r *HookReconciler) act(ctx context.Context, s *scope, next nextAction) (ag
 		}
 	}
 	switch next {
-	case noStep:
+	case noAction:
 		return time.Time{}, nil
 	case removeHooks:
-		return time.Time{}, r.leave(s).RemoveHooks(ctx, s.machine, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation)
-	case tell:
+		return time.Time{}, r.action(s).RemoveHooks(ctx, s.machine, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation)
+	case notify:
 		r.notifyExtensions(ctx, s)
 		return time.Time{}, nil
-	case askBeforeDrain:
+	case callBeforeDrain:
 		return r.callStepsAndExtensions(ctx, s, hooksv1.BeforeDrain, v1alpha1.PreDrainHookAnnotation)
-	case askBeforeTermination:
+	case callBeforeTermination:
 		return r.callStepsAndExtensions(ctx, s, hooksv1.BeforeTermination, v1alpha1.PreTerminateHookAnnotation)
 	default:
 		return time.Time{}, fmt.Errorf("unknown action %q", next)
 	}
 }
 
-// leave returns the action that removes hooks. The first write also records the reason for the departure on the
+// action returns the action that removes hooks. The first write also records the reason for the departure on the
 // Machine.
-func (r *HookReconciler) leave(s *scope) actuate.Action {
+func (r *HookReconciler) action(s *scope) actuate.Action {
 	now := r.Clock.Now()
 	i := actuate.Intent{
 		Reason: s.reason(now), At: now, Machine: client.ObjectKeyFromObject(s.machine),

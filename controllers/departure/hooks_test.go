@@ -58,7 +58,7 @@ type hookWorld struct {
 	// answers has the retryAfterSeconds of each extension, says its message.
 	answers map[string]int32
 	says    map[string]string
-	asked   []string
+	calls   []string
 }
 
 func newHookWorld(t *testing.T, extensions ...string) *hookWorld {
@@ -132,10 +132,10 @@ func (w *hookWorld) admit() {
 func (w *hookWorld) restart() {
 	c := w.Recorded(w.reads)
 	w.woken = make(chan types.NamespacedName, 100)
-	desk, woken := leaving.New(w.clock), w.woken
-	desk.Start(w.Context(), func(machine types.NamespacedName) { woken <- machine })
+	caller, woken := leaving.New(w.clock), w.woken
+	caller.Start(w.Context(), func(machine types.NamespacedName) { woken <- machine })
 	w.r = &departure.HookReconciler{
-		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Extensions: w, HookCaller: desk,
+		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Extensions: w, HookCaller: caller,
 	}
 }
 
@@ -187,7 +187,7 @@ func (w *hookWorld) progress() (all []leaving.Progress) {
 func (w *hookWorld) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked = append(w.asked, fmt.Sprintf("%s %s %s %s", h.Name, req.Phase, req.Trigger, req.ScheduledMachine))
+	w.calls = append(w.calls, fmt.Sprintf("%s %s %s %s", h.Name, req.Phase, req.Trigger, req.ScheduledMachine))
 	if len(req.Machine.ManagedFields) > 0 {
 		w.Error("managed fields are nothing for extensions")
 	}
@@ -201,14 +201,14 @@ func (w *hookWorld) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req
 // Forget implements Extensions.
 func (w *hookWorld) Forget(types.UID) {}
 
-// wasAsked returns the calls since the previous one, sorted.
-func (w *hookWorld) wasAsked() []string {
+// newCalls returns the calls since the previous one, sorted.
+func (w *hookWorld) newCalls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	asked := w.asked
-	w.asked = nil
-	slices.Sort(asked)
-	return asked
+	calls := w.calls
+	w.calls = nil
+	slices.Sort(calls)
+	return calls
 }
 
 // waits returns the condition of a Machine that waits.
@@ -232,7 +232,7 @@ func (w *hookWorld) held() string {
 	return strings.Join(held, " ")
 }
 
-func TestNobodyIsAsked(t *testing.T) {
+func TestNoExtensionIsCalled(t *testing.T) {
 	w := newHookWorld(t)
 	w.leave()
 	w.settle()
@@ -241,7 +241,7 @@ func TestNobodyIsAsked(t *testing.T) {
 	}
 }
 
-func TestExtensionsAreAskedSideBySide(t *testing.T) {
+func TestExtensionsAreCalledInParallel(t *testing.T) {
 	w := newHookWorld(t, "b-operator", "a-lb")
 	w.answers = map[string]int32{"a-lb": 5, "b-operator": 7}
 	w.reads.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -255,11 +255,11 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	if again := w.settle(); again != 5*time.Second || w.held() != "pre-drain pre-terminate" {
 		t.Errorf("asks again in %v, held by %q", again, w.held())
 	}
-	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.wasAsked()); diff != "" {
+	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.newCalls()); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 	if want := "False WaitingForExtension: a-lb: it asks to wait; b-operator: it asks to wait"; w.waits() != want {
-		t.Errorf("people must see who holds it, in one order: %s, want %s", w.waits(), want)
+		t.Errorf("the condition is %s, want %s", w.waits(), want)
 	}
 	w.answers = nil
 	w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
@@ -268,8 +268,8 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	}
 	w.clock.SetTime(w.clock.Now().Add(2 * time.Second))
 	w.settle()
-	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.wasAsked()); diff != "" {
-		t.Errorf("who is done is not asked again: -want, +got:\n%s", diff)
+	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.newCalls()); diff != "" {
+		t.Errorf("calls: -want, +got:\n%s", diff)
 	}
 	if w.held() != "pre-terminate" {
 		t.Errorf("before the drain the Machine is held by %q", w.held())
@@ -279,7 +279,7 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	}
 	w.drained()
 	w.settle()
-	if diff := cmp.Diff([]string{"a-lb BeforeTermination External box", "b-operator BeforeTermination External box"}, w.wasAsked()); diff != "" || w.held() != "" {
+	if diff := cmp.Diff([]string{"a-lb BeforeTermination External box", "b-operator BeforeTermination External box"}, w.newCalls()); diff != "" || w.held() != "" {
 		t.Errorf("held by %q; -want, +got:\n%s", w.held(), diff)
 	}
 	w.Writes = nil
@@ -288,10 +288,10 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	}
 }
 
-// TestAnExtensionSkipsWhatItSays checks extensions that move pods or volumes themselves. Only the wait in the
+// TestAnExtensionSkipsWaits checks extensions that move pods or volumes themselves. Only the wait in the
 // response is skipped. Without a drain workloads are killed, and an attached volume blocks the pod that needs
 // it.
-func TestAnExtensionSkipsWhatItSays(t *testing.T) {
+func TestAnExtensionSkipsWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		extensions    []string
 		drain, detach bool
@@ -339,7 +339,7 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 		t.Errorf("after 90 seconds, not 150, the Machine is held by %q", w.held())
 	}
 	if _, skip := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; skip {
-		t.Error("the operator did not say that it moved the pods, and nobody drains them")
+		t.Error("the operator did not move the pods, and they are not drained")
 	}
 	want := "a-lb missed its deadline, spec.deadlineSeconds 60: it asks to wait; " +
 		"b-operator missed its deadline, spec.deadlineSeconds 90: it asks to wait"
@@ -348,22 +348,22 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 	}
 }
 
-// TestARestartAsksAgain checks that deadlines continue after a restart, and that an extension still gets one
+// TestARestartCallsAgain checks that deadlines continue after a restart, and that an extension still gets one
 // call after its deadline.
-func TestARestartAsksAgain(t *testing.T) {
+func TestARestartCallsAgain(t *testing.T) {
 	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 50
 	w.leave()
 	w.settle()
 	w.clock.SetTime(w.clock.Now().Add(45 * time.Second))
 	w.restart()
-	if again := w.settle(); again != 15*time.Second || len(w.wasAsked()) != 2 {
+	if again := w.settle(); again != 15*time.Second || len(w.newCalls()) != 2 {
 		t.Errorf("holds for %v more, want 15 s", again)
 	}
 	w.clock.SetTime(w.clock.Now().Add(time.Hour))
 	w.restart()
-	if again := w.settle(); again != 10*time.Second || len(w.wasAsked()) != 1 {
-		t.Errorf("nobody asked it for an hour: holds for %v more, want 10 s", again)
+	if again := w.settle(); again != 10*time.Second || len(w.newCalls()) != 1 {
+		t.Errorf("after an hour without a call it holds the Machine for %v more, want 10 s", again)
 	}
 	w.answers["a-lb"] = 0
 	w.restart()
@@ -372,9 +372,9 @@ func TestARestartAsksAgain(t *testing.T) {
 	}
 }
 
-// TestAnExtensionIsCalledWhenItSaid changes the message with each call, as a countdown does. Each message is
+// TestAnExtensionIsCalledAfterItsRetryTime changes the message with each call, as a countdown does. Each message is
 // written once, and no event of the Machine causes a call in between.
-func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
+func TestAnExtensionIsCalledAfterItsRetryTime(t *testing.T) {
 	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 1
 	w.leave()
@@ -386,8 +386,8 @@ func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
 		}
 		w.status(func(s *clusterv1.MachineStatus) { s.ObservedGeneration++ })
 		w.settle()
-		if asked := w.wasAsked(); len(asked) != 1 {
-			t.Errorf("second %d: asked %q, want one call", i, asked)
+		if calls := w.newCalls(); len(calls) != 1 {
+			t.Errorf("second %d: calls %q, want one call", i, calls)
 		}
 		want := []string{"patch Machine status"}
 		if diff := cmp.Diff(want, w.Writes); diff != "" {
@@ -407,8 +407,8 @@ func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotWaitedForIsTold expects an Event, because the condition is deleted with the Machine.
-func TestWhoIsNotWaitedForIsTold(t *testing.T) {
+// TestAMissedDeadlineIsReported expects an Event, because the condition is deleted with the Machine.
+func TestAMissedDeadlineIsReported(t *testing.T) {
 	w := newHookWorld(t, "a-lb")
 	w.Edit(w.hooks[0], func() { w.hooks[0].Spec.DeadlineSeconds = 1 })
 	w.answers["a-lb"] = 50
@@ -436,8 +436,8 @@ func TestAnExtensionThatChanges(t *testing.T) {
 	}
 }
 
-// TestAnExtensionThatGoes checks that a deleted extension holds no Machine, also during its deletion.
-func TestAnExtensionThatGoes(t *testing.T) {
+// TestADeletedExtension checks that a deleted extension holds no Machine, also during its deletion.
+func TestADeletedExtension(t *testing.T) {
 	for name, goes := range map[string]func(*hookWorld){
 		"deleted": func(w *hookWorld) { w.Must(w.Client.Delete(w.Context(), w.hooks[0])) },
 		"being deleted": func(w *hookWorld) {
@@ -478,7 +478,7 @@ func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
 	w.restart()
 	for range 360 {
 		if res, err := w.reconcile(); err == nil && res.RequeueAfter <= 0 {
-			t.Fatal("nobody tries again what was refused")
+			t.Fatal("the write is not tried again")
 		}
 		w.clock.SetTime(w.clock.Now().Add(10 * time.Second))
 	}
@@ -493,8 +493,8 @@ func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWaitedFor also checks that no step runs, because a step might request pods to be moved.
-func TestNobodyIsWaitedFor(t *testing.T) {
+// TestNoExtensionHoldsTheMachine also checks that no step runs, because a step might request pods to be moved.
+func TestNoExtensionHoldsTheMachine(t *testing.T) {
 	for name, change := range map[string]func(*hookWorld){
 		"cluster is deleted": func(w *hookWorld) {
 			w.Edit(w.cluster, func() { w.cluster.Finalizers = []string{"test/hold"} })
@@ -529,7 +529,7 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhyItLeaves(t *testing.T) {
+func TestTriggerOfADeparture(t *testing.T) {
 	on := func(reason v1alpha1.DepartureReason) func(*hookWorld) {
 		return func(w *hookWorld) {
 			w.Edit(w.machine, func() {
@@ -543,11 +543,11 @@ func TestWhyItLeaves(t *testing.T) {
 		change func(*hookWorld)
 		want   hooksv1.Trigger
 	}{
-		"nothing on record":        {func(*hookWorld) {}, hooksv1.TriggerExternal},
-		"by somebody, window shut": {func(w *hookWorld) { w.Edit(w.sm, func() { w.sm.Spec.Schedule.HoursOfDay = nil }) }, hooksv1.TriggerExternal},
-		"the window closed":        {on(v1alpha1.WindowClosed), hooksv1.TriggerSchedule},
-		"its object goes":          {on(v1alpha1.ScheduledMachineDeleted), hooksv1.TriggerSchedule},
-		"it is replaced":           {on(v1alpha1.MachineReplaced), hooksv1.TriggerExternal},
+		"nothing on record":                {func(*hookWorld) {}, hooksv1.TriggerExternal},
+		"deleted by others, window closed": {func(w *hookWorld) { w.Edit(w.sm, func() { w.sm.Spec.Schedule.HoursOfDay = nil }) }, hooksv1.TriggerExternal},
+		"the window closed":                {on(v1alpha1.WindowClosed), hooksv1.TriggerSchedule},
+		"its object goes":                  {on(v1alpha1.ScheduledMachineDeleted), hooksv1.TriggerSchedule},
+		"it is replaced":                   {on(v1alpha1.MachineReplaced), hooksv1.TriggerExternal},
 		"deleted past a gone owner": {func(w *hookWorld) {
 			w.Edit(w.sm, func() { w.sm.Finalizers = []string{"test/hold"} })
 			w.Must(w.Client.Delete(w.Context(), w.sm))
@@ -558,16 +558,16 @@ func TestWhyItLeaves(t *testing.T) {
 			tc.change(w)
 			w.leave()
 			w.settle()
-			if want := "a-lb BeforeDrain " + string(tc.want) + " box"; !slices.Contains(w.wasAsked(), want) {
+			if want := "a-lb BeforeDrain " + string(tc.want) + " box"; !slices.Contains(w.newCalls(), want) {
 				t.Errorf("not asked %q", want)
 			}
 		})
 	}
 }
 
-// TestTheOwnerIsNotHeldUp removes our hooks as package actuate does before the deletion of the Machine. A test
+// TestAnOwnersRequestIsNotDelayed removes our hooks as package actuate does before the deletion of the Machine. A test
 // of crowd checks that the extension is notified.
-func TestTheOwnerIsNotHeldUp(t *testing.T) {
+func TestAnOwnersRequestIsNotDelayed(t *testing.T) {
 	w := newHookWorld(t, "a-lb")
 	w.answers = map[string]int32{"a-lb": 50}
 	w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
@@ -615,7 +615,7 @@ func TestWhereExtensionsAre(t *testing.T) {
 	}
 }
 
-func TestPausedIsLeftAlone(t *testing.T) {
+func TestAPausedMachineIsUnchanged(t *testing.T) {
 	w := newHookWorld(t)
 	w.Edit(w.cluster, func() { w.cluster.Spec.Paused = new(true) })
 	w.leave()
@@ -633,7 +633,7 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
 	w := newHookWorld(t, "b-operator")
 	w.Fail = fail
-	tell := func() {
+	record := func() {
 		w.restart()
 		w.settle()
 		c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition)
@@ -642,10 +642,10 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	}
 	w.answers["b-operator"] = 5
 	w.leave()
-	tell()
+	record()
 	w.answers["b-operator"] = 0
-	tell()
+	record()
 	w.drained()
-	tell()
+	record()
 	return stations, len(w.Writes)
 }

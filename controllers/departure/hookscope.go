@@ -124,7 +124,7 @@ func (s *scope) facts(now time.Time) facts {
 		ClusterLeaving: s.cluster == nil || children.ClusterLeaves(s.cluster),
 		NoNode:         !m.Status.NodeRef.IsDefined(),
 		Trigger:        s.trigger(now),
-		Asked:          len(s.hooks) + len(s.steps),
+		Steps:          len(s.hooks) + len(s.steps),
 	}
 	_, f.PreDrain = m.Annotations[v1alpha1.PreDrainHookAnnotation]
 	_, f.PreTerminate = m.Annotations[v1alpha1.PreTerminateHookAnnotation]

@@ -35,9 +35,9 @@ func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (l
 	return b.says, nil
 }
 
-// TestWhatAStepWaitsForIsTold expects an Event with the cause and none for AskingReason. It expects one Warning
+// TestWhatAStepWaitsForIsReported expects an Event with the cause and none for AskingReason. It expects one Warning
 // for a missed deadline, also after another reconcile.
-func TestWhatAStepWaitsForIsTold(t *testing.T) {
+func TestWhatAStepWaitsForIsReported(t *testing.T) {
 	const waits = v1alpha1.WaitingForLoadBalancersReason
 	asking := leaving.Verdict{Holds: true, Reason: v1alpha1.AskingReason, Note: "load balancer edge: not asked yet"}
 	busy := leaving.Verdict{Holds: true, Reason: waits, Note: "load balancer edge: 3 connections"}

@@ -76,9 +76,9 @@ func (w *hookWorld) becomes(held, reason string) {
 	}
 }
 
-// TestWhatWakesAMachine runs the controller in managers. Extensions hold the Machine until the event of the
+// TestEventsThatEnqueueAMachine runs the controller in managers. Extensions hold the Machine until the event of the
 // case.
-func TestWhatWakesAMachine(t *testing.T) {
+func TestEventsThatEnqueueAMachine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		filter  string
 		prepare func(*hookWorld)

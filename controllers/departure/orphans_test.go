@@ -106,18 +106,18 @@ func TestOrphansAreCounted(t *testing.T) {
 		"Collected": {"The garbage collector has taken the reference off.", "", []client.Object{orphaned(collected)}, one},
 		"Adopted":   {"Its label is enough to be adopted.", "", []client.Object{ownerOf("a", "2"), orphaned(collected)}, zero},
 		"Leaving":   {"It is on its way.", "", []client.Object{orphaned(beingDeleted)}, zero},
-		"SomebodyElse": {"A person copied our label.", "", []client.Object{orphaned(func(m *clusterv1.Machine) {
+		"Copied": {"A person copied our label.", "", []client.Object{orphaned(func(m *clusterv1.Machine) {
 			collected(m)
 			m.Name = "worker-1"
 		})}, none},
-		"MachineSet": {"Somebody else controls it.", "", []client.Object{orphaned(func(m *clusterv1.Machine) {
+		"MachineSet": {"It has another controller.", "", []client.Object{orphaned(func(m *clusterv1.Machine) {
 			m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind = clusterv1.GroupVersion.String(), "MachineSet"
 		})}, none},
 		"OtherCluster": {"It is of another Cluster.", "", []client.Object{orphaned(func(m *clusterv1.Machine) { m.Spec.ClusterName = "prod" })}, none},
 		"None":         {"There is nothing of ours.", "", nil, none},
 		"Ours":         {"The Cluster is this manager's.", "a", []client.Object{cluster, orphaned(nil)}, one},
 		"NotOurs":      {"The Cluster is another manager's.", "b", []client.Object{cluster, orphaned(nil)}, none},
-		"NoCluster":    {"Nobody knows whose it is.", "a", []client.Object{orphaned(nil)}, none},
+		"NoCluster":    {"Without its Cluster, no manager serves it.", "a", []client.Object{orphaned(nil)}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			departure.OrphanMachines.Reset()
@@ -159,8 +159,8 @@ func TestAListThatFailsIsNotZero(t *testing.T) {
 	}
 }
 
-// TestWhatMakesAnOrphanWakes checks that a status update by Cluster API does not enqueue.
-func TestWhatMakesAnOrphanWakes(t *testing.T) {
+// TestChangesOfOrphansEnqueue checks that a status update by Cluster API does not enqueue.
+func TestChangesOfOrphansEnqueue(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*clusterv1.Machine)

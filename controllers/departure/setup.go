@@ -74,11 +74,11 @@ func (r *HookReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := b.
 		Named(hookName).
-		For(&clusterv1.Machine{}, builder.WithPredicates(r.leaves())).
+		For(&clusterv1.Machine{}, builder.WithPredicates(r.hookedMachines())).
 		WatchesRawSource(r.HookCaller.Woken()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(predicate.Or(wake.ClusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.Relabelled()))).
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(gone(), unpaused(), wake.Relabelled()))).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(deletes(), unpauses(), wake.Relabelled()))).
 		Watches(&v1alpha1.MachineDeletionHook{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(r.extensionChanges())).
 		WatchesMetadata(namespace, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(wake.Relabelled())).
 		WithOptions(opts).
@@ -148,20 +148,20 @@ func machineChanges() predicate.Predicate {
 	}}
 }
 
-// leaves selects Machines that are being deleted and that this controller serves. It removes the in-memory
+// hookedMachines selects Machines that are being deleted and that this controller serves. It removes the in-memory
 // state of deleted Machines.
-func (r *HookReconciler) leaves() predicate.Predicate {
+func (r *HookReconciler) hookedMachines() predicate.Predicate {
 	forget := func(machine client.Object) {
 		r.notified.Delete(machine.GetUID())
 		r.cancelCalls(machine.GetUID())
 	}
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return leaves(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return isHooked(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				forget(e.ObjectOld)
 			}
-			return leaves(e.ObjectNew)
+			return isHooked(e.ObjectNew)
 		},
 		DeleteFunc:  func(e event.DeleteEvent) bool { forget(e.Object); return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
@@ -187,8 +187,8 @@ func (r *HookReconciler) extensionChanges() predicate.Predicate {
 	}
 }
 
-// gone selects deletes.
-func gone() predicate.Predicate {
+// deletes selects deletes.
+func deletes() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
@@ -196,8 +196,8 @@ func gone() predicate.Predicate {
 	}
 }
 
-// unpaused selects updates that remove the paused annotation.
-func unpaused() predicate.Predicate {
+// unpauses selects updates that remove the paused annotation.
+func unpauses() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -208,9 +208,9 @@ func unpaused() predicate.Predicate {
 	}
 }
 
-// leaves reports whether a Machine is being deleted and either has a hook of 5-Spot or was made for a
+// isHooked reports whether a Machine is being deleted and either has a hook of 5-Spot or was made for a
 // ScheduledMachine.
-func leaves(obj client.Object) bool {
+func isHooked(obj client.Object) bool {
 	_, drain := obj.GetAnnotations()[v1alpha1.PreDrainHookAnnotation]
 	_, terminate := obj.GetAnnotations()[v1alpha1.PreTerminateHookAnnotation]
 	return !obj.GetDeletionTimestamp().IsZero() && (drain || terminate || children.ParentOf(obj) != "")
@@ -246,7 +246,7 @@ func (r *HookReconciler) list(ctx context.Context, wanted func(*clusterv1.Machin
 	}
 	var requests []ctrl.Request
 	for i := range machines.Items {
-		if m := &machines.Items[i]; leaves(m) && wanted(m) {
+		if m := &machines.Items[i]; isHooked(m) && wanted(m) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
 		}
 	}
