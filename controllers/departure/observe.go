@@ -257,7 +257,8 @@ func (o *observation) candidate(m *machine, e *member) (departure.Candidate, boo
 	if m.exempt || orphan || o.paused(m) {
 		return departure.Candidate{}, false
 	}
-	record, requested := children.RequestOf(m.Machine, now)
+	state, record := children.StateOf(m.Machine, now)
+	requested := state == children.Requested
 	if m.record = record; !requested {
 		requested, m.record = children.Held(m.Machine, now), heldRecord(m, now)
 	}

@@ -156,7 +156,7 @@ func (m *machine) due(now time.Time) (due bool, change time.Time) {
 }
 
 // unhooked reports whether no extension and no departure step applies to a Machine. If that cannot be read, the hooks
-// stay: package machinehook looks again when Cluster API waits at them.
+// stay: HookReconciler reads it again when Cluster API waits at them.
 func (r *Reconciler) unhooked(ctx context.Context, m *machine) bool {
 	hooks, err := extensions.For(ctx, r.Reader, m.Namespace)
 	if err != nil {
@@ -173,8 +173,8 @@ func (r *Reconciler) unhooked(ctx context.Context, m *machine) bool {
 // delete deletes an admitted Machine. admitted is its version with the admission.
 func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitted *clusterv1.Machine) error {
 	e, now := c.members[m.UID], r.Clock.Now()
-	if !children.Admitted(admitted, now) {
-		return nil // The admission has expired, or another client has deleted it: package machinehook removes the hooks.
+	if state, _ := children.StateOf(admitted, now); state != children.Admitted {
+		return nil // The admission has expired, or another client has deleted it: HookReconciler removes the hooks.
 	}
 	e.tried = now
 	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})

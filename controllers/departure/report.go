@@ -24,7 +24,7 @@ const quiet = time.Minute
 func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departure.Plan, deferred bool, now time.Time) {
 	r.mu.Lock()
 	was := c.shown
-	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard, onHold: p.HeldFor(v1alpha1.DeparturesHeldReason)}
+	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.checks(), guarded: r.WipeGuard, onHold: p.HeldFor(v1alpha1.DeparturesHeldReason)}
 	if len(c.members)+len(c.starts) == 0 {
 		delete(r.fleet, key)
 	}
@@ -92,7 +92,7 @@ func limit(p departure.Plan) string {
 
 // recordWarning records a Warning on a Cluster, at most once per quiet for each reason.
 func (r *Reconciler) recordWarning(ctx context.Context, key client.ObjectKey, c *cluster, now time.Time, reason, note string, args ...any) {
-	if last, told := c.lastWarning[reason]; told && now.Sub(last).Abs() < quiet {
+	if last, warned := c.lastWarning[reason]; warned && now.Sub(last).Abs() < quiet {
 		return
 	}
 	owner := &clusterv1.Cluster{}

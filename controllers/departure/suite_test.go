@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -28,6 +28,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 var (
@@ -44,6 +45,12 @@ const (
 	// finalizer keeps a deleted object.
 	finalizer = "test/keep"
 )
+
+var server *testenv.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
+}
 
 // A world is a planner in fake time, with the machines of one Cluster.
 type world struct {
@@ -86,11 +93,8 @@ type world struct {
 func newWorld(t *testing.T, machines int) *world {
 	t.Helper()
 	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(100), begun: map[int]bool{}}
-	scheme := runtime.NewScheme()
-	w.must(v1alpha1.AddToScheme(scheme))
-	w.must(clusterv1.AddToScheme(scheme))
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: lab.Name}}
-	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).
+	w.Client = fake.NewClientBuilder().WithScheme(server.Client.Scheme()).WithObjects(cluster).
 		WithIndex(&v1alpha1.ScheduledMachine{}, indexName, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
 		}).
@@ -252,7 +256,7 @@ func (w *world) plan() time.Duration {
 // waits returns why a machine is not admitted.
 func (w *world) waits(i int) v1alpha1.DepartureWaiting {
 	w.Helper()
-	if d, ok := children.RequestOf(w.machine(i), w.clock.Now()); ok && d.Waiting != nil {
+	if state, d := children.StateOf(w.machine(i), w.clock.Now()); state == children.Requested && d.Waiting != nil {
 		return *d.Waiting
 	}
 	return v1alpha1.DepartureWaiting{}
@@ -262,8 +266,10 @@ func (w *world) waits(i int) v1alpha1.DepartureWaiting {
 func (w *world) admitted() (found []int) {
 	w.Helper()
 	for i := range w.machines {
-		if m := w.machine(i); m != nil && children.Admitted(m, w.clock.Now()) {
-			found = append(found, i)
+		if m := w.machine(i); m != nil {
+			if state, _ := children.StateOf(m, w.clock.Now()); state == children.Admitted {
+				found = append(found, i)
+			}
 		}
 	}
 	return found

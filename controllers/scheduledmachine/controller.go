@@ -208,10 +208,10 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 }
 
 // restoreMetadata restores 5-Spot's label and owner reference on children, makes the Cluster an owner of templates, and
-// removes an abandoned departure record. It reports whether to retry after a conflict: no machine and no window edge
+// withdraws a departure. It reports whether to retry after a conflict: no machine and no window edge
 // waits for these writes.
 func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
-	err = actuate.IgnoreSuppressed(errors.Join(r.removeAbandonedRecord(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
+	err = actuate.IgnoreSuppressed(errors.Join(r.withdrawDeparture(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
 	if apierrors.IsConflict(err) {
 		return true, nil
 	}
@@ -321,11 +321,11 @@ func (r *Reconciler) claimChildren(ctx context.Context, s *scope) error {
 	return errors.Join(errs...)
 }
 
-// removeAbandonedRecord removes the departure record from a Machine that was never deleted and that stays now. The next
+// withdrawDeparture removes the departure record from a Machine that was never deleted and that stays now. The next
 // departure gets its own budget.
-func (r *Reconciler) removeAbandonedRecord(ctx context.Context, s *scope, d lifecycle.Decision) error {
+func (r *Reconciler) withdrawDeparture(ctx context.Context, s *scope, d lifecycle.Decision) error {
 	m := s.children.Machine
-	if m == nil || !children.Abandoned(m) || s.scheduled.BeingReclaimed() || d.Again || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
+	if m == nil || !children.CanWithdraw(m) || s.scheduled.BeingReclaimed() || d.Again || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
 		return nil
 	}
 	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))

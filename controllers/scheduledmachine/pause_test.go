@@ -95,7 +95,7 @@ func TestNothingIsCarriedOut(t *testing.T) {
 			"Depart Deleted", v1alpha1.ActuationPausedReason, true, "delete Machine",
 		},
 		"DeletedByOthers": {
-			"It waits at our hook, of which package machinehook tells. People see that it does.", true,
+			"It waits at our hook, which departure.HookReconciler reports.", true,
 			func(w *world) {
 				m, _ := w.machine()
 				w.Must(w.Client.Delete(w.Context(), m))

@@ -8,10 +8,7 @@ import "time"
 // that a late manager makes one call. It is never after the first call + has, so that clock skew adds no time. If no
 // call was made, the first call counts as made now.
 func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time {
-	asked := p.Asked
-	if asked.IsZero() {
-		asked = now
-	}
+	asked := p.FirstCall(now)
 	least, most, until := asked.Add(min(has, call)), asked.Add(has), began.Add(has)
 	switch {
 	case until.Before(least):
@@ -21,4 +18,12 @@ func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time
 	default:
 		return until
 	}
+}
+
+// FirstCall returns when the step was first called, now if it was not.
+func (p Progress) FirstCall(now time.Time) time.Time {
+	if p.Asked.IsZero() {
+		return now
+	}
+	return p.Asked
 }

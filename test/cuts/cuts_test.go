@@ -127,7 +127,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 			cut: []edit{
 				{"internal/actuate/remove.go", "\tchildren.Record(m, d)\n", "\tif len(d.Skips) > 0 {\n\t\tchildren.Record(m, d)\n\t}\n"},
 				{"controllers/departure/publish.go", "r.set(ctx, m, admitted, d, change)", "true, error(nil)"},
-				{"controllers/departure/publish.go", "if !children.Admitted(admitted, now) {", "if false {"},
+				{"controllers/departure/publish.go", "if state, _ := children.StateOf(admitted, now); state != children.Admitted {", "if false {"},
 			},
 			leave: windowEnds, broken: []string{"steps"},
 		},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -163,9 +162,9 @@ func (m *manager) setUp() error {
 		(&reclaim.Reconciler{
 			Clock: m, Reader: cached, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, ReclaimTracker: rush,
 		}).SetupWithManager(m.ofController(), "", scheduledmachine.ClusterNameIndex, m.options()),
-		(&machinehook.Reconciler{
-			Clock: m, Reader: cached, Live: live, Actuate: write, Recorder: recorder{w},
-		}).SetupWithManager(m.ofController(), hookFilter, m.options()),
+		(&departure.HookReconciler{
+			Clock: m, Reader: cached, Live: live, Actuate: write, Recorder: recorder{w}, WatchFilter: hookFilter,
+		}).SetupWithManager(m.ofController(), m.options()),
 	)
 }
 

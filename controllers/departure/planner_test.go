@@ -134,7 +134,7 @@ func TestAnAdmissionExpires(t *testing.T) {
 	w.after(departure.Window)
 	w.plan()
 	m := w.machine(3)
-	if d, ok := children.RequestOf(m, w.clock.Now()); !ok || d.ExpiredAt.IsZero() || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
+	if state, d := children.StateOf(m, w.clock.Now()); state != children.Requested || d.ExpiredAt.IsZero() || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
 		t.Errorf("the record is %+v, the annotations %v", d, m.Annotations)
 	}
 	w.undeletable = nil
@@ -334,7 +334,7 @@ func TestAnAnswerOfAnotherLeaderStays(t *testing.T) {
 	w.plan()
 	other := v1alpha1.DepartureWaiting{Reason: v1alpha1.WarmUpReason, Message: "another leader"}
 	w.change(4, func(m *clusterv1.Machine) {
-		d, _ := children.RequestOf(m, w.clock.Now())
+		_, d := children.StateOf(m, w.clock.Now())
 		d.Waiting = &other
 		children.SetDeparture(m, d)
 	})

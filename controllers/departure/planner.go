@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package departure is the departure planner. For each Cluster it decides which departures that are due may
-// start now.
+// Package departure has the controllers of Machines that leave, from the request until the Machine is gone: which
+// departures may start now, and is everything done before Cluster API drains and terminates the Machine?
 //
-// It reads the Machines of the Cluster and their departure records, and calls departure.Decide. For each admitted
-// departure it writes the admission to the record and deletes the Machine. To the other records it writes why the machine
-// waits. Outside the exempt lane, no departure starts without an admission. It lists ScheduledMachines live only if a
-// wipe is suspected.
+// Reconciler, the planner, decides which departures of a Cluster start. HookReconciler runs the departure steps of a
+// Machine at Cluster API's deletion hooks. OrphanReconciler counts the Machines that have lost their ScheduledMachine.
 package departure
 
 import (
@@ -28,7 +26,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// Reconciler plans the departures of Clusters.
+// Reconciler is the departure planner. For each Cluster it decides which departures that are due may start now.
+//
+// It reads the Machines of the Cluster and their departure records, and calls departure.Decide. For each admitted
+// departure it writes the admission to the record and deletes the Machine. To the other records it writes why the machine
+// waits. Outside the exempt lane, no departure starts without an admission. It lists ScheduledMachines live only if a
+// wipe is suspected.
 type Reconciler struct {
 	// Clock is the source of the time.
 	Clock clock.PassiveClock
@@ -36,7 +39,7 @@ type Reconciler struct {
 	APIClock *apiclock.Clock
 	// Actuate writes departure records and deletes Machines.
 	Actuate *actuate.Actuator
-	// Steps are the departure steps that run before a machine leaves. Package machinehook carries them out.
+	// Steps are the departure steps that run before a machine leaves. HookReconciler runs them.
 	Steps leaving.Steps
 	// Limits bound how many machines may leave. The zero value sets no limit.
 	Limits departure.Limits
