@@ -34,9 +34,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/installation"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/orphan"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/topology"
@@ -73,9 +71,9 @@ const departureConcurrency = 4
 // installationConcurrency is how many workload clusters are reconciled at once. A slow one must not delay the others.
 const installationConcurrency = 50
 
-// machinehookConcurrency is how many leaving Machines are reconciled at once. Calls to extensions do not occupy a
+// hookConcurrency is how many leaving Machines are reconciled at once. Calls to extensions do not occupy a
 // worker: each reconcile costs one or two writes.
-const machinehookConcurrency = 100
+const hookConcurrency = 100
 
 // loadBalancerConcurrency is how many load balancers are called at once. An unresponsive one occupies a worker for ten
 // seconds, and must not delay the others.
@@ -240,22 +238,23 @@ func (s *shared) setUpMachines() error {
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.unlimited,
 			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(reclaimConcurrency, workers.Deadline)),
-		(&machinehook.Reconciler{
+		(&departure.HookReconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
-			Steps: steps, Woken: woken,
-		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(machinehookConcurrency, workers.Deadline)),
+			Steps: steps, Woken: woken, WatchFilter: s.WatchFilter,
+		}).SetupWithManager(s.mgr, s.watch.Options(hookConcurrency, workers.Deadline)),
+		(&departure.OrphanReconciler{Reader: reader, WatchFilter: s.WatchFilter}).SetupWithManager(s.mgr, s.watch.Options(1, workers.Deadline)),
 	)
 }
 
-// steps returns the departure steps of the enabled features, and the sources whose events trigger package machinehook.
+// steps returns the departure steps of the enabled features, and the sources whose events trigger departure.HookReconciler.
 func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
 		balancers := detach.Step{Reader: s.mgr.GetClient()}
-		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, HookCaller: leaving.New(s.Clock)}
+		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock)}
 		steps, woken = append(steps, balancers, pods), append(append(woken, balancers.Woken(s.mgr)...), pods.Woken())
 	}
 	if feature.Gates.Enabled(feature.EvictionGuard) {
-		operators := &eviction.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, HookCaller: leaving.New(s.Clock), By: ManagerName}
+		operators := &eviction.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock), By: ManagerName}
 		steps, woken = append(steps, operators), append(woken, operators.Woken())
 	}
 	return steps, woken
@@ -276,7 +275,7 @@ func (s *shared) setUpDetach() error {
 		(&detach.NodeReconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder,
 			Taints: s.DetachTaints, WatchFilter: s.WatchFilter,
-			Pods: &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, HookCaller: leaving.New(s.Clock)},
+			Pods: &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock)},
 		}).SetupWithManager(s.mgr, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&detach.BalancerReconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Drivers: drivers, WatchFilter: s.WatchFilter,
@@ -303,6 +302,7 @@ func (s *shared) setUpNodes() error {
 		(&node.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
 			Installs: len(install) > 0, Recorder: s.recorder, Lead: s.MaintenanceLead,
+			RolloutFraction: s.DepartureLimits.Cap,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 	)
 }
@@ -312,12 +312,10 @@ func (s *shared) setUpClusters() error {
 	if err := serveHooks(s.mgr, s.Options); err != nil {
 		return fmt.Errorf("serving Cluster API's hooks: %w", err)
 	}
-	err := errors.Join((&orphan.Reconciler{
-		Reader: s.mgr.GetClient(), WatchFilter: s.WatchFilter,
-	}).SetupWithManager(s.mgr, s.watch.Options(1, workers.Deadline)), (&topology.Reconciler{
+	err := (&topology.Reconciler{
 		Clock: s.Clock, Reader: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(), ClusterIndex: scheduledmachine.ClusterNameIndex,
 		Actuate: s.write.As(v1alpha1.TopologyFieldManager), Recorder: s.recorder,
-	}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)))
+	}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline))
 	if err != nil || s.RuntimeExtension.Mode == extensionconfig.Elsewhere {
 		return err
 	}

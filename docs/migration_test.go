@@ -382,8 +382,8 @@ func TestMigrationFromNodeDetacher(t *testing.T) {
 		"ordered stop of pods": planned("became unschedulable", "for every Node that leaves", func() string {
 			var stopped []string
 			for _, n := range []plan.Node{{Unschedulable: true}, tainted(plan.AutoscalerTaint), tainted("dedicated"), {DetachAnnotation: "true"}} {
-				if trigger := n.Trigger(nil); trigger.StopsPods() {
-					stopped = append(stopped, string(trigger))
+				if n.StopsPods(nil) {
+					stopped = append(stopped, string(n.Trigger(nil)))
 				}
 			}
 			return answers("for every Node that leaves", "Cordoned, Taint "+plan.AutoscalerTaint, stopped...)

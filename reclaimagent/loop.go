@@ -43,8 +43,15 @@ type stateReporter interface {
 	Run(ctx context.Context)
 }
 
+// An action is what the agent does about a match that it saw at an instant. Its error ends the agent, so an action that
+// the owner's request does not depend on logs its error and returns nil.
+type action func(ctx context.Context, m detect.Match, at time.Time) error
+
+// actions are the actions on a match, in order. The request must not wait for an action that may block.
+func (l *loop) actions() []action { return []action{l.report} }
+
 // loop is the main loop of the agent. While the Node has a request, it waits until that is cleared. Without patterns it
-// waits for a Config. Otherwise, it watches processes and reports the first match.
+// waits for a Config. Otherwise, it watches processes and acts on the first match.
 type loop struct {
 	log           *slog.Logger
 	now           func() time.Time
@@ -123,9 +130,9 @@ func (l *loop) idle(ctx context.Context) {
 	}
 }
 
-// watch runs the detector until a process matches, and reports the match. If the Config changes first, it stores the
+// watch runs the detector until a process matches, and acts on the match. If the Config changes first, it stores the
 // new one and returns.
-func (l *loop) watch(ctx context.Context) (reported bool, err error) {
+func (l *loop) watch(ctx context.Context) (requested bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	found, ended := make(chan detect.Match, 1), make(chan error, 1)
@@ -143,10 +150,10 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 	}()
 	select {
 	case m := <-found:
-		// Report first: stopping the detector would delay the report.
-		reported, err = l.report(ctx, m)
+		// Act first: stopping the detector would delay the report.
+		err = l.act(ctx, m)
 		cancel()
-		return reported, errors.Join(err, <-ended)
+		return err == nil, errors.Join(err, <-ended)
 	case c := <-l.configs:
 		l.take(c)
 		cancel()
@@ -156,28 +163,38 @@ func (l *loop) watch(ctx context.Context) (reported bool, err error) {
 	// An earlier match counts, even if the new Config has other patterns.
 	select {
 	case m := <-found:
-		return l.report(ctx, m)
+		err = l.act(ctx, m)
+		return err == nil, err
 	default:
 		return false, err
 	}
 }
 
-// report writes the request to the Node. The log does not contain the arguments of the process, which may hold secrets.
-func (l *loop) report(ctx context.Context, m detect.Match) (bool, error) {
+// act carries out all actions. The log does not contain the arguments of the process, which may hold secrets.
+func (l *loop) act(ctx context.Context, m detect.Match) error {
 	at := l.now()
 	l.log.Info("Process matches", "pid", m.PID, "pattern", m.Pattern, "source", string(m.Source),
 		"detector", string(m.Detector), "latency", m.Latency.String())
+	var errs []error
+	for _, do := range l.actions() {
+		errs = append(errs, do(ctx, m, at))
+	}
+	return errors.Join(errs...)
+}
+
+// report is the action that writes the request to the Node.
+func (l *loop) report(ctx context.Context, m detect.Match, at time.Time) error {
 	err := l.reporter.Deliver(ctx, reclaim.Reason(m.Pattern), at)
 	switch {
 	case errors.Is(err, report.ErrHostIdentity):
 		l.counts.Refusals.Add(1)
-		return false, fmt.Errorf("refusing to report: %w", err)
+		return fmt.Errorf("refusing to report: %w", err)
 	case err != nil:
-		return false, err
+		return err
 	}
 	l.counts.Reports.Add(1)
 	l.log.Info("Requested the machine back", "reason", reclaim.Reason(m.Pattern), "took", l.now().Sub(at).String())
-	return true, nil
+	return nil
 }
 
 // once implements --oneshot: it checks all processes once. It returns [ErrNothing] if there are no patterns, or no
@@ -204,6 +221,5 @@ func (l *loop) once(ctx context.Context, read func(context.Context) (reclaim.Con
 	}
 	ctx, cancel := context.WithTimeout(ctx, oneshotTimeout)
 	defer cancel()
-	_, err = l.report(ctx, matches[0])
-	return err
+	return l.act(ctx, matches[0])
 }

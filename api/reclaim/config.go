@@ -58,6 +58,15 @@ func (c Config) Text() string {
 	return "# Generated from spec.killIfCommands; changes are overwritten.\n" + c.body()
 }
 
+// Adds reports whether c has a pattern that a text of another Config lacks.
+func (c Config) Adds(text string) bool {
+	return slices.ContainsFunc(slices.Concat(c.MatchCommands, c.MatchArgvSubstrings), func(pattern string) bool {
+		var b strings.Builder
+		writeString(&b, pattern)
+		return !strings.Contains(text, b.String())
+	})
+}
+
 func (c Config) body() string {
 	var b strings.Builder
 	writeList(&b, "match_commands", c.MatchCommands)

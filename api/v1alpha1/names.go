@@ -238,6 +238,17 @@ const (
 	NotWaitedForReason = "NotWaitedFor"
 )
 
+// WaitAdvice returns the reasons of ReadyToLeave for which a Machine waits, each with advice for a person. A departure
+// step adds its own.
+func WaitAdvice() map[string]string {
+	return map[string]string{
+		WaitingForExtensionReason:     `wait; see "See what holds a Machine" in docs/extensions.md`,
+		WaitingForLoadBalancersReason: `wait; to let it go sooner, see "Shorten the wait" in docs/load-balancers.md`,
+		WaitingForOperatorsReason:     `wait; see "When a machine of 5-Spot leaves" in docs/operators.md`,
+		StoppingPodsReason:            `wait; see "Stop pods in order" in docs/load-balancers.md`,
+	}
+}
+
 // Reasons of the Ready condition.
 const (
 	// MachineRunningReason means that the Machine runs in its window.

@@ -53,15 +53,17 @@ type ReclaimedMachineSpec struct {
 	Host []HostName `json:"host,omitempty"`
 }
 
-// HostName is one name of a host. Equal ones are of the same host.
+// HostName is one name of a host. Equal names are names of the same host.
 type HostName struct {
-	// kind is the kind of the name: address, providerID or nodeName.
+	// kind is the kind of the name: address, providerID, nodeName or machineID. Copied images have equal machine IDs,
+	// which prove nothing.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind,omitempty"`
 
-	// scope is where the name is unique: a kind of infrastructure machine, a namespace, or a Cluster.
+	// scope is where the name is unique: a kind of infrastructure machine, a namespace, or a Cluster. It is empty for a
+	// machine ID.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Scope string `json:"scope,omitempty"`

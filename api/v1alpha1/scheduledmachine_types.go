@@ -345,26 +345,27 @@ type NodeReference struct {
 	MachineID string `json:"machineID,omitempty"`
 }
 
-// HostStatus is how the host is named: each item is a kind and a name, such as "address
-// 192.0.2.42:22".
+// HostStatus has the names of the host.
 type HostStatus struct {
-	// wanted is what the spec calls the host.
+	// source is where the wanted names come from: the kind of the infrastructure machine, or its template.
+	// +optional
+	// +kubebuilder:validation:MaxLength=640
+	Source string `json:"source,omitempty"`
+	// wanted are the names of the host in the spec or its template.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:MaxLength=640
-	Wanted []string `json:"wanted,omitempty"`
+	Wanted []HostName `json:"wanted,omitempty"`
 	// since is when the spec began to name it. Of two that name one host, the earlier
 	// comes first.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// inUse is what the infrastructure machine that exists calls its host. It differs from
-	// wanted while an edit waits for the next window.
+	// inUse are the names of the host of the existing machine. They differ from wanted while an edit waits for the
+	// next window.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:MaxLength=640
-	InUse []string `json:"inUse,omitempty"`
+	InUse []HostName `json:"inUse,omitempty"`
 }
 
 // ScheduledMachineStatus is what is. Everything in it is true in every phase: a

@@ -77,7 +77,7 @@ func (in *HostStatus) DeepCopyInto(out *HostStatus) {
 	*out = *in
 	if in.Wanted != nil {
 		in, out := &in.Wanted, &out.Wanted
-		*out = make([]string, len(*in))
+		*out = make([]HostName, len(*in))
 		copy(*out, *in)
 	}
 	if in.Since != nil {
@@ -86,7 +86,7 @@ func (in *HostStatus) DeepCopyInto(out *HostStatus) {
 	}
 	if in.InUse != nil {
 		in, out := &in.InUse, &out.InUse
-		*out = make([]string, len(*in))
+		*out = make([]HostName, len(*in))
 		copy(*out, *in)
 	}
 }

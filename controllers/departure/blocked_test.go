@@ -134,3 +134,28 @@ func TestMachinesThatNeverRanLeaveAtThePaceOfTheCap(t *testing.T) {
 		t.Errorf("%d leave in 5 s", left)
 	}
 }
+
+// TestRefusedAnswersAreNotTriedEachSecond has a webhook refuse all changes of Machines while the cap defers nine of them.
+func TestRefusedAnswersAreNotTriedEachSecond(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.annotate(map[string]string{v1alpha1.HoldDeparturesAnnotation: "a bad template"})
+	w.leaves(v1alpha1.UnscheduledLane, 0, 1, 2)
+	w.refused = errLocked
+	patches := w.patches
+	for end := w.clock.Now().Add(time.Minute); w.clock.Now().Before(end); {
+		next := w.plan()
+		if next == 0 {
+			t.Fatal("the planner forgets the machines that have no answer")
+		}
+		w.after(next)
+	}
+	if n := w.patches - patches; n > 3*7 {
+		t.Errorf("%d patches of three Machines in a minute", n)
+	}
+	w.refused = nil
+	w.plan()
+	if w.waits(1).Reason != string(v1alpha1.DeparturesHeldReason) {
+		t.Error("it has no answer after the fault")
+	}
+}

@@ -17,6 +17,14 @@ var (
 	RemoveClusterSeries = removeClusterSeries
 )
 
+// The metrics of the hooks and of the orphans, and the predicates of the controllers.
+var (
+	DeadlinesMissed = deadlinesMissed
+	OrphanMachines  = orphanMachines
+	MachineChanges  = machineChanges
+	Exists          = exists
+)
+
 // Series returns the number of series of the counters.
 func Series() int { return testutil.CollectAndCount(departures) + testutil.CollectAndCount(capped) }
 

@@ -14,19 +14,19 @@ import (
 )
 
 // lead returns the state of the warm-up. It counts from the first planner run. The caches are synced by then.
-func (r *Reconciler) lead(now time.Time, told bool) rails.Lead {
+func (r *Reconciler) lead(now time.Time, clockSampled bool) rails.Lead {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.since.IsZero() {
 		r.since = now
 	}
-	return rails.Lead{Since: r.since, Lease: r.Lease, Told: told}
+	return rails.Lead{Since: r.since, Lease: r.Lease, Told: clockSampled}
 }
 
 // sampleClock makes a request to the API server, so that APIClock gets a sample of its time. A manager without leader
 // election might make no other request.
 func (r *Reconciler) sampleClock(ctx context.Context, key client.ObjectKey) {
 	if err := r.Live.Get(ctx, key, &clusterv1.Cluster{}); client.IgnoreNotFound(err) != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Asking the API server for its time")
+		ctrl.LoggerFrom(ctx).Error(err, "Reading the time of the API server")
 	}
 }

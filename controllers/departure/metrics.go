@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
@@ -21,6 +22,14 @@ var (
 		Name: "fivespot_departures_capped_total",
 		Help: "Machines that had to wait for others before they started to leave, each counted once, by namespace and name of their Cluster, and lane. The series of a Cluster goes with it.",
 	}, []string{"namespace", "cluster", "lane"})
+	deadlinesMissed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fivespot_deadlines_missed_total",
+		Help: "Machines that left after a deadline had passed for which they waited, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave. The series of a Cluster go with it.",
+	}, []string{"namespace", "cluster", "reason"})
+	orphanMachines = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fivespot_orphan_machines",
+		Help: "Machines that were made for a ScheduledMachine that does not exist any more, and that are not being deleted, by namespace and Cluster. Absent for a Cluster without Machines of 5-Spot. Reported by the leader only.",
+	}, []string{"namespace", "cluster"})
 	oldestDeferred = prometheus.NewDesc("fivespot_departure_oldest_deferred_seconds",
 		"For how long the machine has waited that has waited longest for others before it leaves, by namespace and Cluster. Absent where none waits.",
 		[]string{"namespace", "cluster"}, nil)
@@ -34,7 +43,7 @@ var (
 
 // registerMetrics registers the metrics of this package.
 func (r *Reconciler) registerMetrics() error {
-	for _, c := range []prometheus.Collector{departures, capped, collector{r}} {
+	for _, c := range []prometheus.Collector{departures, capped, deadlinesMissed, orphanMachines, collector{r}} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
 		}
@@ -48,13 +57,32 @@ func startClusterSeries(cluster client.ObjectKey) {
 		capped.WithLabelValues(cluster.Namespace, cluster.Name, string(lane))
 		departures.WithLabelValues(cluster.Namespace, cluster.Name, string(lane))
 	}
+	for reason := range v1alpha1.WaitAdvice() {
+		deadlinesMissed.WithLabelValues(cluster.Namespace, cluster.Name, reason)
+	}
 }
 
 // removeClusterSeries removes the counters of a deleted Cluster.
 func removeClusterSeries(cluster client.ObjectKey) {
 	labels := prometheus.Labels{"namespace": cluster.Namespace, "cluster": cluster.Name}
-	departures.DeletePartialMatch(labels)
-	capped.DeletePartialMatch(labels)
+	for _, counter := range []*prometheus.CounterVec{departures, capped, deadlinesMissed} {
+		counter.DeletePartialMatch(labels)
+	}
+}
+
+// count updates fivespot_deadlines_missed_total when a Machine stops waiting. For a reason that holds the
+// Machine it adds 0, because a Cluster without ScheduledMachines has no series yet. The first miss is then an
+// increase.
+func (s *scope) count(o outcome) {
+	add := func(reason string, n float64) {
+		deadlinesMissed.WithLabelValues(s.machine.Namespace, s.machine.Spec.ClusterName, reason).Add(n)
+	}
+	if o.holds && o.reason != "" {
+		add(o.reason, 0)
+	}
+	for reason := range o.missed {
+		add(reason, 1)
+	}
 }
 
 // shown has the values of a Cluster for the metrics. r.mu guards it.

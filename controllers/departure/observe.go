@@ -64,8 +64,10 @@ type member struct {
 	deleted         bool
 	// refused is when an admission could last not be written, zero if never. It may have been written.
 	refused time.Time
-	// waiting is the latest answer that this planner wrote to the record.
-	waiting v1alpha1.DepartureWaiting
+	// waiting is the latest answer that this planner wrote to the record. unanswered is when an answer could last not be
+	// written, zero if never.
+	waiting    v1alpha1.DepartureWaiting
+	unanswered time.Time
 }
 
 // observe reads a Cluster and its machines from the cache. A Cluster that the cache lacks is read live: clusterctl move
@@ -161,8 +163,8 @@ func (c *cluster) count(o *observation, now time.Time) {
 	c.starts = departure.Within(c.starts, now, departure.MaxWait)
 	o.fleet.Started = append(o.fleet.Started, c.starts...)
 	o.fleet.Departed += len(c.starts)
-	if recent := departure.Recent(c.starts, now); len(o.machines) == 0 && len(recent) > 0 {
-		o.next = recent[len(recent)-1].Add(departure.Window)
+	if n := len(c.starts); len(o.machines) == 0 && n > 0 {
+		o.next = c.starts[n-1].Add(departure.MaxWait) // The planner forgets the Cluster.
 	}
 }
 
@@ -255,7 +257,8 @@ func (o *observation) candidate(m *machine, e *member) (departure.Candidate, boo
 	if m.exempt || orphan || o.paused(m) {
 		return departure.Candidate{}, false
 	}
-	record, requested := children.RequestOf(m.Machine, now)
+	state, record := children.StateOf(m.Machine, now)
+	requested := state == children.Requested
 	if m.record = record; !requested {
 		requested, m.record = children.Held(m.Machine, now), heldRecord(m, now)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
 // publish carries out a plan: it starts the admitted departures, tries failed deletions again, ends expired admissions,
@@ -49,13 +49,28 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 		_, err := r.set(ctx, m, m.DeepCopy(), expire(m.record), children.Withdraw)
 		errs = append(errs, err)
 	}
+	deferred, err = r.answerAll(ctx, key, c, o, p)
+	return deferred, errors.Join(append(errs, err)...)
+}
+
+// answerAll writes why machines wait. After an error other than a conflict, it tries a machine again after one Window: no
+// departure depends on an answer.
+func (r *Reconciler) answerAll(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departure.Plan) (deferred bool, err error) {
+	var errs []error
 	for _, w := range slices.Concat(p.Held, p.Deferred) {
 		if r.old(o) {
 			break
 		}
-		first, err := r.answer(ctx, key, c, o.candidates[w.Name], w)
+		m := o.candidates[w.Name]
+		first, err := r.answer(ctx, key, c, m, w)
 		deferred = deferred || first
-		errs = append(errs, err)
+		if err == nil || apierrors.IsConflict(err) {
+			errs = append(errs, err)
+			continue
+		}
+		telemetry.Failed(name)
+		c.members[m.UID].unanswered = o.fleet.Now
+		o.next = departure.Earliest(o.next, o.fleet.Now.Add(departure.Window))
 	}
 	return deferred, errors.Join(errs...)
 }
@@ -67,12 +82,12 @@ const longestRun = departure.Window / 2
 // old reports that a plan is too old to be carried out.
 func (r *Reconciler) old(o *observation) bool { return r.Clock.Since(o.fleet.Now) > longestRun }
 
-// answer writes why a machine waits, unless that is on record, or another leader has changed it since. deferred reports
-// that the cap defers the machine, and did not before.
+// answer writes why a machine waits, unless that is on record, or another leader has changed it since, or the write failed
+// within the last Window. deferred reports that the cap defers the machine, and did not before.
 func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, w departure.Waiting) (deferred bool, err error) {
 	e, d := c.members[m.UID], m.record
 	was, now := d.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: w.Message}
-	if was != nil && (*was == now || e.waiting == now) {
+	if was != nil && (*was == now || e.waiting == now) || r.Clock.Since(e.unanswered).Abs() < departure.Window {
 		return false, nil
 	}
 	d.Waiting = &now
@@ -136,16 +151,12 @@ func (m *machine) due(now time.Time) (due bool, change time.Time) {
 	case m.record.Reason != v1alpha1.WindowClosed:
 		return true, time.Time{}
 	}
-	s, err := schedule.Parse(validation.ScheduleSpec(&m.scheduled.Spec.Schedule))
-	if err != nil || !m.scheduled.ScheduleEnabled() {
-		return false, time.Time{}
-	}
-	active, change := s.At(now)
-	return !active, change
+	s := machineschedule.Resolve(m.scheduled, now)
+	return s.Closed(), s.Change
 }
 
 // unhooked reports whether no extension and no departure step applies to a Machine. If that cannot be read, the hooks
-// stay: package machinehook looks again when Cluster API waits at them.
+// stay: HookReconciler reads it again when Cluster API waits at them.
 func (r *Reconciler) unhooked(ctx context.Context, m *machine) bool {
 	hooks, err := extensions.For(ctx, r.Reader, m.Namespace)
 	if err != nil {
@@ -162,8 +173,8 @@ func (r *Reconciler) unhooked(ctx context.Context, m *machine) bool {
 // delete deletes an admitted Machine. admitted is its version with the admission.
 func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitted *clusterv1.Machine) error {
 	e, now := c.members[m.UID], r.Clock.Now()
-	if !children.Admitted(admitted, now) {
-		return nil // The admission has expired, or another client has deleted it: package machinehook removes the hooks.
+	if state, _ := children.StateOf(admitted, now); state != children.Admitted {
+		return nil // The admission has expired, or another client has deleted it: HookReconciler removes the hooks.
 	}
 	e.tried = now
 	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})
@@ -176,7 +187,7 @@ func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitte
 // intent returns the intent of a departure, for the audit log.
 func (m *machine) intent(now time.Time) actuate.Intent {
 	i := actuate.Intent{
-		Reason: m.record.Reason, Lane: m.record.Lane, At: now, Trigger: m.record.RequestedAt.UTC().Format(time.RFC3339),
+		Reason: m.record.Reason, Lane: m.record.Lane, At: now,
 		Machine: client.ObjectKeyFromObject(m), Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
 	}
 	if m.scheduled != nil {

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
@@ -40,7 +41,7 @@ func (r *Reconciler) checkRails(ctx context.Context, key client.ObjectKey, c *cl
 // person holds departures while a person does, by the annotation on the Cluster.
 func person(_ context.Context, _ client.ObjectKey, _ *cluster, o *observation) (*departure.Hold, time.Time) {
 	if message := holdMessage(o.cluster); message != "" {
-		return &departure.Hold{Reason: departure.DeparturesHeld, Message: message}, time.Time{}
+		return &departure.Hold{Reason: v1alpha1.DeparturesHeldReason, Message: message}, time.Time{}
 	}
 	return nil, time.Time{}
 }
@@ -52,7 +53,7 @@ func (r *Reconciler) clock(ctx context.Context, key client.ObjectKey, _ *cluster
 	}
 	r.sampleClock(ctx, key)
 	return &departure.Hold{
-		Reason:  departure.ClockSuspect,
+		Reason:  v1alpha1.ClockSuspectReason,
 		Message: "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m",
 	}, o.fleet.Now.Add(rails.Apart)
 }
@@ -68,7 +69,7 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 		next = time.Time{} // No candidate waits for the end of the warm-up.
 	}
 	hold := &departure.Hold{
-		Reason:  departure.WarmingUp,
+		Reason:  v1alpha1.WarmUpReason,
 		Message: "The manager became leader a moment ago: no machine starts to leave before the departures under the previous leader no longer count (10s)",
 	}
 	if stage == rails.Learning {
@@ -82,7 +83,7 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 // check while the clock or the warm-up holds departures.
 func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time) {
 	for _, h := range o.fleet.Holds {
-		if h.Reason != departure.DeparturesHeld {
+		if h.Reason != v1alpha1.DeparturesHeldReason {
 			return nil, time.Time{}
 		}
 	}
@@ -94,7 +95,7 @@ func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster,
 		return nil, next
 	}
 	return &departure.Hold{
-		Reason: departure.WipeQuarantine, Unscheduled: true,
+		Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true,
 		Message: "Nearly all machines of the Cluster would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)",
 	}, next
 }

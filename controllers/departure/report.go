@@ -24,8 +24,8 @@ const quiet = time.Minute
 func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departure.Plan, deferred bool, now time.Time) {
 	r.mu.Lock()
 	was := c.shown
-	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.looks(), guarded: r.WipeGuard, onHold: p.HeldFor(departure.DeparturesHeld)}
-	if p.Members == 0 && len(c.members) == 0 {
+	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.checks(), guarded: r.WipeGuard, onHold: p.HeldFor(v1alpha1.DeparturesHeldReason)}
+	if len(c.members)+len(c.starts) == 0 {
 		delete(r.fleet, key)
 	}
 	r.mu.Unlock()
@@ -86,16 +86,13 @@ func oldest(waiting []departure.Waiting) time.Time {
 
 // limit describes the limit that defers the first candidate of a plan.
 func limit(p departure.Plan) string {
-	members := p.Members
-	if p.Deferred[0].Lane == departure.Scheduled {
-		members = p.ScheduledMembers
-	}
-	return fmt.Sprintf("at most %d of %d start to leave within %s", p.Limits.Cap.Of(members), members, departure.Window)
+	w := p.Deferred[0]
+	return fmt.Sprintf("at most %d of %d start to leave within %s", w.Cap, w.Of, departure.Window)
 }
 
 // recordWarning records a Warning on a Cluster, at most once per quiet for each reason.
 func (r *Reconciler) recordWarning(ctx context.Context, key client.ObjectKey, c *cluster, now time.Time, reason, note string, args ...any) {
-	if last, told := c.lastWarning[reason]; told && now.Sub(last).Abs() < quiet {
+	if last, warned := c.lastWarning[reason]; warned && now.Sub(last).Abs() < quiet {
 		return
 	}
 	owner := &clusterv1.Cluster{}

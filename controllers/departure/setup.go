@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,15 +25,20 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// name is the name of the controller in metrics and logs.
-const name = "departure"
+// The names of the controllers in metrics and logs.
+const (
+	name       = "departure"
+	hookName   = "machinehook"
+	orphanName = "orphan"
+)
 
-// SetupWithManager adds the controller to mgr.
+// SetupWithManager adds the planner to mgr, and registers the metrics of this package.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
 	opts.RateLimiter = wake.Backoff()
 	specAndMetadata := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
@@ -50,6 +57,51 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 		return fmt.Errorf("building departure controller: %w", err)
 	}
 	return r.registerMetrics()
+}
+
+// SetupWithManager adds the controller of the deletion hooks to mgr. It creates a HookCaller if none is set.
+func (r *HookReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
+	log := mgr.GetLogger().WithValues("controller", hookName)
+	opts.RateLimiter = wake.Backoff()
+	if r.HookCaller == nil {
+		r.HookCaller = leaving.New(r.Clock)
+	}
+	b := ctrl.NewControllerManagedBy(mgr)
+	for _, s := range r.Woken {
+		b = b.WatchesRawSource(s)
+	}
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := b.
+		Named(hookName).
+		For(&clusterv1.Machine{}, builder.WithPredicates(r.hookedMachines())).
+		WatchesRawSource(r.HookCaller.Woken()).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
+			builder.WithPredicates(predicate.Or(wake.ClusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.Relabelled()))).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(deletes(), unpauses(), wake.Relabelled()))).
+		Watches(&v1alpha1.MachineDeletionHook{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(r.extensionChanges())).
+		WatchesMetadata(namespace, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(wake.Relabelled())).
+		WithOptions(opts).
+		Complete(telemetry.Counted(hookName, r))
+	if err != nil {
+		return fmt.Errorf("building machinehook controller: %w", err)
+	}
+	return nil
+}
+
+// SetupWithManager adds the controller that counts orphans to mgr.
+func (r *OrphanReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
+	_, err := ctrl.NewControllerManagedBy(mgr).
+		Named(orphanName).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(machineChanges())).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(exists())).
+		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		WithOptions(opts).
+		Build(telemetry.Counted(orphanName, r))
+	if err != nil {
+		return fmt.Errorf("building orphan controller: %w", err)
+	}
+	return nil
 }
 
 // clockChanges is the source that enqueues every Cluster when the trust in the clock changes.
@@ -84,7 +136,7 @@ func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: workload.ClusterKey(sm)}}
 }
 
-// machineChanges selects changes of a Machine that a plan depends on. Most updates change only its status.
+// machineChanges selects changes of a Machine on which a plan or the count of orphans depends. Most updates change only its status.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.Machine)
@@ -92,6 +144,126 @@ func machineChanges() predicate.Predicate {
 		return !ok || !ok2 || before.UID != after.UID || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 			before.Status.NodeRef.IsDefined() != after.Status.NodeRef.IsDefined() ||
 			!maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels) ||
-			!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID })
+			!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 	}}
+}
+
+// hookedMachines selects Machines that are being deleted and that this controller serves. It removes the in-memory
+// state of deleted Machines.
+func (r *HookReconciler) hookedMachines() predicate.Predicate {
+	forget := func(machine client.Object) {
+		r.notified.Delete(machine.GetUID())
+		r.cancelCalls(machine.GetUID())
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return isHooked(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				forget(e.ObjectOld)
+			}
+			return isHooked(e.ObjectNew)
+		},
+		DeleteFunc:  func(e event.DeleteEvent) bool { forget(e.Object); return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// extensionChanges selects creates, spec changes and deletes of MachineDeletionHooks. A delete cancels the open
+// calls of the extension.
+func (r *HookReconciler) extensionChanges() predicate.Predicate {
+	forget := func(hook client.Object) {
+		r.HookCaller.ForgetStep(hook.GetUID())
+		r.Extensions.Forget(hook.GetUID())
+	}
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				forget(e.ObjectOld)
+				return true
+			}
+			return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
+		},
+		DeleteFunc: func(e event.DeleteEvent) bool { forget(e.Object); return true },
+	}
+}
+
+// deletes selects deletes.
+func deletes() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// unpauses selects updates that remove the paused annotation.
+func unpauses() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return annotations.HasPaused(e.ObjectOld) && !annotations.HasPaused(e.ObjectNew)
+		},
+	}
+}
+
+// isHooked reports whether a Machine is being deleted and either has a hook of 5-Spot or was made for a
+// ScheduledMachine.
+func isHooked(obj client.Object) bool {
+	_, drain := obj.GetAnnotations()[v1alpha1.PreDrainHookAnnotation]
+	_, terminate := obj.GetAnnotations()[v1alpha1.PreTerminateHookAnnotation]
+	return !obj.GetDeletionTimestamp().IsZero() && (drain || terminate || children.ParentOf(obj) != "")
+}
+
+// ofCluster returns requests for the Machines of a Cluster that are being deleted.
+func (r *HookReconciler) ofCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
+	return r.list(ctx, every, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
+}
+
+// ofScheduledMachine returns requests for the Machines of a ScheduledMachine that are being deleted.
+func (r *HookReconciler) ofScheduledMachine(ctx context.Context, sm client.Object) []ctrl.Request {
+	return r.list(ctx, func(m *clusterv1.Machine) bool { return children.ParentOf(m) == sm.GetName() }, client.InNamespace(sm.GetNamespace()))
+}
+
+// ofNamespace returns requests for the Machines of a Namespace that are being deleted.
+func (r *HookReconciler) ofNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
+	return r.list(ctx, every, client.InNamespace(namespace.GetName()))
+}
+
+// all returns requests for all Machines that are being deleted.
+func (r *HookReconciler) all(ctx context.Context, _ client.Object) []ctrl.Request {
+	return r.list(ctx, every)
+}
+
+func every(*clusterv1.Machine) bool { return true }
+
+func (r *HookReconciler) list(ctx context.Context, wanted func(*clusterv1.Machine) bool, opts ...client.ListOption) []ctrl.Request {
+	machines := &clusterv1.MachineList{}
+	if err := r.Reader.List(ctx, machines, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines")
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range machines.Items {
+		if m := &machines.Items[i]; isHooked(m) && wanted(m) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+		}
+	}
+	return requests
+}
+
+// ofScheduledMachine returns requests for the Cluster of a ScheduledMachine, and for the Cluster of the Machine
+// that has its name. The two may differ.
+func (r *OrphanReconciler) ofScheduledMachine(ctx context.Context, sm client.Object) []ctrl.Request {
+	requests, m := ofScheduledMachine(ctx, sm), &clusterv1.Machine{}
+	if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: sm.GetNamespace(), Name: children.NamesOf(sm.GetName()).Machine}, m); err != nil {
+		return requests // Without a Machine there is no orphan.
+	}
+	return append(requests, ofMachine(ctx, m)...)
+}
+
+// exists selects creates and deletes of a ScheduledMachine, and updates to another UID.
+func exists() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -28,6 +28,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 var (
@@ -44,6 +45,12 @@ const (
 	// finalizer keeps a deleted object.
 	finalizer = "test/keep"
 )
+
+var server *testenv.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
+}
 
 // A world is a planner in fake time, with the machines of one Cluster.
 type world struct {
@@ -72,10 +79,10 @@ type world struct {
 	// refused is the error of every patch, undeletable of every deletion. locked has the Machines that a webhook refuses to
 	// change and to delete. slow is how long each patch and live list takes.
 	refused, undeletable error
-	// deletions counts the delete calls.
-	deletions int
-	locked    map[string]bool
-	slow      time.Duration
+	// deletions and patches count the calls.
+	deletions, patches int
+	locked             map[string]bool
+	slow               time.Duration
 	// ahead is how far our clock is ahead of the API server's.
 	ahead time.Duration
 	// unread is the error of a cache that cannot return the Cluster.
@@ -86,16 +93,14 @@ type world struct {
 func newWorld(t *testing.T, machines int) *world {
 	t.Helper()
 	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(100), begun: map[int]bool{}}
-	scheme := runtime.NewScheme()
-	w.must(v1alpha1.AddToScheme(scheme))
-	w.must(clusterv1.AddToScheme(scheme))
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: lab.Name}}
-	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).
+	w.Client = fake.NewClientBuilder().WithScheme(server.Client.Scheme()).WithObjects(cluster).
 		WithIndex(&v1alpha1.ScheduledMachine{}, indexName, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				w.patches++
 				w.after(w.slow)
 				if w.refused != nil {
 					return w.refused
@@ -251,7 +256,7 @@ func (w *world) plan() time.Duration {
 // waits returns why a machine is not admitted.
 func (w *world) waits(i int) v1alpha1.DepartureWaiting {
 	w.Helper()
-	if d, ok := children.RequestOf(w.machine(i), w.clock.Now()); ok && d.Waiting != nil {
+	if state, d := children.StateOf(w.machine(i), w.clock.Now()); state == children.Requested && d.Waiting != nil {
 		return *d.Waiting
 	}
 	return v1alpha1.DepartureWaiting{}
@@ -261,8 +266,10 @@ func (w *world) waits(i int) v1alpha1.DepartureWaiting {
 func (w *world) admitted() (found []int) {
 	w.Helper()
 	for i := range w.machines {
-		if m := w.machine(i); m != nil && children.Admitted(m, w.clock.Now()) {
-			found = append(found, i)
+		if m := w.machine(i); m != nil {
+			if state, _ := children.StateOf(m, w.clock.Now()); state == children.Admitted {
+				found = append(found, i)
+			}
 		}
 	}
 	return found

@@ -30,9 +30,9 @@ type guard struct {
 	again time.Time
 }
 
-// looks returns how many checks in a row saw a wipe, at least 1 while machines are held. A failed check holds
+// checks returns how many checks in a row saw a wipe, at least 1 while machines are held. A failed check holds
 // machines, too.
-func (g guard) looks() int {
+func (g guard) checks() int {
 	if !g.held {
 		return 0
 	}

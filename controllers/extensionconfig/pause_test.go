@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // TestAPauseRegistersNothing starts a manager that suppresses writes. The registration of another manager stays, also
@@ -14,7 +15,8 @@ func TestAPauseRegistersNothing(t *testing.T) {
 	w := newWorld(t)
 	pause := func() {
 		w.start()
-		w.r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true}, w.Recorded(w.reads))
+		gate := &actuate.Gate{Paused: true}
+		w.r.Actuate = actuate.NewGated(gate, testenv.Gated(gate.Transport, w.Recorded(w.reads)))
 		w.Writes = nil
 	}
 	pause()

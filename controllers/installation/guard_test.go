@@ -164,7 +164,8 @@ func TestAPauseOfTheGuardSaysNothingOfTheAgent(t *testing.T) {
 	w.guard = nil
 	w.restart()
 	w.settle()
-	w.r.Guard, w.r.Actuate = manifests, actuate.NewGated(&actuate.Gate{DryRun: true}, w.client())
+	gate := &actuate.Gate{DryRun: true}
+	w.r.Guard, w.r.Actuate, w.r.ClusterCache = manifests, actuate.NewGated(gate, w.client()), testenv.GatedCache(gate.Transport, w.r.ClusterCache)
 	w.Writes = nil
 	if err := w.reconcile(); err != nil || len(w.Writes) > 0 || len(w.recorder.Events) > 0 {
 		t.Errorf("%v, sent %v", err, w.Writes)

@@ -38,6 +38,9 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) error {
 	if err != nil {
 		return workload.IgnoreNotConnected(err) // A new connection triggers a reconcile.
 	}
+	if now, err := r.stage(ctx, s); !now {
+		return err
+	}
 	if err = r.writeConfigMap(ctx, s, remote.For(s.intent("AgentConfig"))); err == nil {
 		err = s.label(ctx, remote.For(s.intent("AgentLabel")))
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // optsIn are the writes that give a Node an agent.
@@ -141,18 +142,19 @@ func TestANodeIsNotDisturbed(t *testing.T) {
 	}
 }
 
-// TestAPauseOptsNothingIn covers a machine that joins while writes are suppressed. The audit log has the first write,
-// once.
+// TestAPauseOptsNothingIn covers a machine that joins while writes are suppressed. The audit log has the first
+// write.
 func TestAPauseOptsNothingIn(t *testing.T) {
 	w, out := named(t), &bytes.Buffer{}
+	gate, cache := &actuate.Gate{DryRun: true, Log: audit.New(out)}, w.r.ClusterCache
 	write := w.r.Actuate
-	w.r.Actuate = actuate.NewGated(&actuate.Gate{DryRun: true, Log: audit.New(out)}, w.Client)
+	w.r.Actuate, w.r.ClusterCache = actuate.NewGated(gate, w.Client), testenv.GatedCache(gate.Transport, cache)
 	w.writes("nothing is sent")
-	if n := strings.Count(out.String(), `"kind":"NodePatch"`); n != 1 || n != strings.Count(out.String(), "\n") {
+	if n := strings.Count(out.String(), `"kind":"NodePatch"`); n == 0 || n != strings.Count(out.String(), "\n") {
 		t.Errorf("told %s", out)
 	}
 	w.wantAgent()
-	w.r.Actuate = write
+	w.r.Actuate, w.r.ClusterCache = write, cache
 	w.installed("")
 	w.writes("after the pause", optsIn...)
 }

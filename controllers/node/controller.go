@@ -35,6 +35,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -66,7 +67,11 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Lead is how long before its end a window is announced on the Node; zero disables the announcement.
 	Lead time.Duration
+	// RolloutFraction is the part of the agents that may get additional programs within departure.Window; zero is no
+	// limit.
+	RolloutFraction departure.Fraction
 
+	rollout                 rollout
 	nodes, pods, configMaps workload.Watch
 	watchFilter             string
 	// failures has the latest failure of the agent part by request, to retain its text.
@@ -98,8 +103,9 @@ type scope struct {
 	disconnected bool
 	// These are why an object was not read.
 	nodeErr, configMapErr, podErr error
-	// failure is why the agent part failed, empty if it did not.
+	// failure is why the agent part failed, empty if it did not. staged reports that the agent gets its programs later.
 	failure string
+	staged  bool
 	// recheck is when time alone changes a decision, zero if it never does.
 	recheck time.Time
 }
@@ -263,14 +269,4 @@ func (s *scope) leaving() bool {
 	sm := s.scheduled
 	return sm.BeingReclaimed() || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
 		s.machine != nil && !s.machine.DeletionTimestamp.IsZero()
-}
-
-// ready reports whether a Node is Ready.
-func ready(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -47,7 +46,7 @@ func (r *Reconciler) departure(ctx context.Context, s *scope) error {
 func (s *scope) departureFacts(now time.Time, lead time.Duration) departureFacts {
 	sm := s.scheduled
 	f := departureFacts{Now: now, Name: s.request.String(), Lead: lead, Has: conditionsOf(s.node)}
-	f.Ends, f.Due = windowEnd(sm, now)
+	f.WindowChanges, f.Due = windowEnd(sm, now)
 	departure, leaves := children.DepartureOf(s.machine, now)
 	if leaves {
 		f.Why, f.Drained = string(departure.Reason), drained(s.machine)
@@ -60,17 +59,11 @@ func (s *scope) departureFacts(now time.Time, lead time.Duration) departureFacts
 // windowEnd returns when the window of a ScheduledMachine closes, zero if it never does: with a disabled schedule the
 // machine stays. due reports that the window is closed; ends is then when the next one opens, zero if that is unknown.
 func windowEnd(sm *v1alpha1.ScheduledMachine, now time.Time) (ends time.Time, due bool) {
-	switch plan, err := schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule)); {
-	case !sm.DeletionTimestamp.IsZero():
+	if !sm.DeletionTimestamp.IsZero() {
 		return time.Time{}, true
-	case !sm.ScheduleEnabled():
-		return time.Time{}, false
-	case err != nil:
-		return time.Time{}, true
-	default:
-		active, change := plan.At(now)
-		return change, !active
 	}
+	s := machineschedule.Resolve(sm, now)
+	return s.Change, s.Enabled && !s.Active
 }
 
 // drained reports whether Cluster API reports a successful drain. A deletion that proceeds is no proof: Cluster API

@@ -82,7 +82,7 @@ func (w *departureWorld) status(change func(*clusterv1.MachineStatus)) {
 // reconcile runs a new reconciler once, as after a restart.
 func (w *departureWorld) reconcile() ctrl.Result {
 	w.Helper()
-	c := w.client()
+	c := testenv.Gated(w.gate.Transport, w.client())
 	cache := w.lost
 	if cache == nil {
 		cache = clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, node.NodesWatch)

@@ -33,9 +33,9 @@ type departureFacts struct {
 	Now time.Time
 	// Name identifies the ScheduledMachine in messages.
 	Name string
-	// Ends is when its window closes, zero if it never does. If Due is true, it is when the next window opens.
-	Ends time.Time
-	// Lead is how long before Ends the end is announced; zero disables the announcement.
+	// WindowChanges is when its window closes, zero if it never does. If Due is true, it is when the next window opens.
+	WindowChanges time.Time
+	// Lead is how long before WindowChanges the end is announced; zero disables the announcement.
 	Lead time.Duration
 	// Due reports that the window is closed or its end unknown. An earlier announcement stays then.
 	Due bool
@@ -63,20 +63,20 @@ func decideDeparture(f departureFacts) departureDecision {
 	if f.Urgent {
 		return d
 	}
-	announce := f.Ends.Add(-f.Lead)
+	announce := f.WindowChanges.Add(-f.Lead)
 	switch {
 	case f.Lead == 0:
 		d.off(f, v1alpha1.MaintenancePlannedCondition)
 	case f.Why != "": // The announced departure happens.
 	case f.Due: // The departure is imminent, or deferred until at most the next window.
-		d.Again = f.Ends
-	case f.Ends.IsZero():
+		d.Again = f.WindowChanges
+	case f.WindowChanges.IsZero():
 		d.off(f, v1alpha1.MaintenancePlannedCondition)
 	case f.Now.Before(announce):
 		d.off(f, v1alpha1.MaintenancePlannedCondition)
 		d.Again = announce
 	default:
-		message := fmt.Sprintf("The window of ScheduledMachine %s closes at %s", f.Name, f.Ends.UTC().Format(time.RFC3339))
+		message := fmt.Sprintf("The window of ScheduledMachine %s closes at %s", f.Name, f.WindowChanges.UTC().Format(time.RFC3339))
 		d.set(f, v1alpha1.MaintenancePlannedCondition, condition{yes, v1alpha1.NodeWindowClosesReason, message})
 	}
 	leaves := fmt.Sprintf("ScheduledMachine %s leaves: %s", f.Name, f.Why)

@@ -3,6 +3,8 @@
 package node
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,3 +38,6 @@ func (r *Reconciler) WithoutWatches() *Reconciler {
 func Collector(reader client.Reader, elected <-chan struct{}) prometheus.Collector {
 	return collector{reader, elected}
 }
+
+// TakeRollout has another agent get additional programs.
+func (r *Reconciler) TakeRollout(now time.Time) { r.rollout.start(1, now) }

@@ -52,7 +52,7 @@ func (s *scope) taintFacts() nodetaints.Facts {
 	if s.node == nil {
 		return f
 	}
-	f.Node = &nodetaints.Node{Ready: ready(s.node)}
+	f.Node = &nodetaints.Node{Ready: workload.NodeReady(s.node)}
 	for _, t := range s.node.Spec.Taints {
 		f.Node.Taints = append(f.Node.Taints, nodetaints.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}

@@ -31,6 +31,8 @@ type Facts struct {
 	// agent. Failure is why the installation failed, empty if it did not.
 	Tried, Elsewhere bool
 	Failure          string
+	// Staged reports that the agent gets the programs later, because many agents get new ones.
+	Staged bool
 	// Pod reports that the agent has a pod on the Node, Running that its container runs, Ready that the pod is Ready.
 	// Trouble is why it is not Ready.
 	Pod, Running, Ready bool
@@ -154,6 +156,9 @@ func notRunning(f Facts) (Verdict, bool) {
 func unconfirmed(f Facts) Verdict {
 	state, ok := reclaim.ParseAgentState(f.AgentState)
 	switch {
+	case f.Staged:
+		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s looks for the earlier programs: "+
+			"a change of spec.killIfCommands that adds programs to many machines reaches one part of them after the other", f.Node)
 	case f.Failure != "":
 		// The installation failed, for example because the ConfigMap belongs to another writer.
 		return unprotected(v1alpha1.ConfigurationPendingReason, "The agent on Node %s has not read the list of spec.killIfCommands: %s", f.Node, f.Failure)

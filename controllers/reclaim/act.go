@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -48,10 +50,10 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 			r.announce(ctx, s, rapid)
 		}
 		return err
-	case lifecycle.RestoreRequest:
-		return r.restoreRequest(ctx, s)
-	case lifecycle.DropRequest:
-		return r.forget(ctx, s)
+	case lifecycle.Recall:
+		return kinds.IgnoreNoObject(r.restoreRequest(ctx, s))
+	case lifecycle.Forget:
+		return kinds.IgnoreNoObject(r.forget(ctx, s))
 	case lifecycle.Eject:
 		return r.eject(ctx, s)
 	case lifecycle.DisableSchedule:
@@ -189,7 +191,7 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 			return refused
 		}
 		s.ejected = true
-		if last, again := r.ejected.Swap(client.ObjectKeyFromObject(s.scheduled), m.UID); !deleted && (!again || last != m.UID) {
+		if !deleted {
 			s.observeStage(stageDeleted, s.since(), r.Clock.Now())
 		}
 	}
@@ -221,10 +223,14 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	sm.Spec.Schedule.Enabled = new(false)
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 	sm.SetServedReclaim(record.Served(r.Clock.Now()))
-	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil {
+	err := r.Actuate.PatchLocked(ctx, sm, before)
+	if kinds.IgnoreNoObject(err) != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
 	s.observeStage(stageGone, since, r.Clock.Now())
+	if kinds.NoObject(err) {
+		return nil // The object was deleted, and package scheduledmachine has released it.
+	}
 	ctrl.LoggerFrom(ctx).Info("Gave machine back and turned its schedule off", "Node", record.Node, "reason", record.Why())
 	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimDisabledScheduleEvent, "EmergencyReclaimDisableSchedule",
 		"Schedule turned off by emergency reclaim (%s), so that the machine does not come back while its owner uses it. "+
@@ -278,13 +284,16 @@ func isRefusal(err error) bool {
 }
 
 // clear removes a served or stale request from its Node. If the reason still holds, the agent requests again. The lock
-// prevents the removal of a newer request.
+// prevents the removal of a newer request. The eviction taint of a Node stays until a machine is lent on it again.
 func (s *scope) clear(ctx context.Context, remote actuate.Action) error {
 	before := s.node.DeepCopy()
 	for _, annotation := range []string{
 		reclaimapi.RequestedAnnotation, reclaimapi.ReasonAnnotation, reclaimapi.RequestedAtAnnotation,
 	} {
 		delete(s.node.Annotations, annotation)
+	}
+	if s.children.MachineState() == lifecycle.Present {
+		s.node.Spec.Taints = slices.DeleteFunc(s.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == reclaimapi.NodeTaint })
 	}
 	if err := remote.PatchLocked(ctx, s.node, before); err != nil {
 		return fmt.Errorf("clearing request: %w", err)

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -51,13 +52,12 @@ type Reconciler struct {
 	watchFilter string
 	// lastScreened maps a ScheduledMachine to the latest report of a request that is not served.
 	lastScreened sync.Map
-	// ejected maps a ScheduledMachine to the UID of the Machine that was ejected last.
-	ejected sync.Map
 	// rejections deduplicates the Events about malformed requests on Nodes.
 	rejections telemetry.Rejections
 	surges     telemetry.EventLimit
-	// fresh detects a stale cache that still shows a Machine from before its ejection.
-	fresh wake.Freshness
+	// fresh detects a stale cache that still shows a Machine from before its ejection. nodeWrites is for conflicts of
+	// writes to Nodes: their back-off delays no owner.
+	fresh, nodeWrites wake.Freshness
 	// backoff is the rate limiter of the queue. Its delays are short while an owner waits.
 	backoff reclaimBackoff
 	// calls limits the concurrent calls to providers and workload clusters.
@@ -80,10 +80,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // An event of its Cluster, Machine or Node enqueued it; another manager serves it.
 	}
 	s, err := r.observe(ctx, sm)
-	if err != nil || s == nil {
-		return ctrl.Result{}, err
+	if err != nil {
+		return r.end(req, s, lifecycle.Rest, err)
 	}
-	if wait := r.fresh.Hold(req, s.machineVersion(), r.Clock.Now()); wait > 0 {
+	if s == nil {
+		return ctrl.Result{}, nil
+	}
+	if wait := r.fresh.Wait(req, s.machineVersion(), r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	facts := r.facts(s)
@@ -95,22 +98,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.reportScreened(ctx, s, screened(facts, step))
 	r.reportAnnotations(ctx, s)
-	if step == lifecycle.DisableSchedule { // This step only records; other owners come first.
-		if wait := r.ReclaimTracker.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 {
-			return ctrl.Result{RequeueAfter: wait}, nil
-		}
+	if wait := r.hold(req, s, step); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	err = r.serve(ctx, req, s, step)
 	s.unrecorded = actuate.IgnoreSuppressed(r.recordGiveBack(ctx, s))
 	return r.end(req, s, step, err)
 }
 
+// hold returns how long a step is delayed: after a conflict, and Disarm also while other owners wait, because it only
+// records.
+func (r *Reconciler) hold(req ctrl.Request, s *scope, step lifecycle.Step) time.Duration {
+	now := r.Clock.Now()
+	wait := r.conflicts(step).Hold(req, s.machineVersion(), now)
+	if step == lifecycle.Disarm {
+		wait = max(wait, r.ReclaimTracker.Wait(s.scheduled.ReclaimTimes(), now))
+	}
+	return wait
+}
+
+// conflicts returns the state of the conflicts of a step.
+func (r *Reconciler) conflicts(step lifecycle.Step) *wake.Freshness {
+	switch step {
+	case lifecycle.Evict, lifecycle.DeleteNode, lifecycle.Clear:
+		return &r.nodeWrites
+	default:
+		return &r.fresh
+	}
+}
+
 // forgetAll removes the state of a deleted object.
 func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.lastScreened.Delete(req.NamespacedName)
-	r.ejected.Delete(req.NamespacedName)
 	r.rejections.Forget(req.NamespacedName)
 	r.fresh.Forget(req)
+	r.nodeWrites.Forget(req)
 	r.ReclaimTracker.ClearStuck(req)
 }
 
@@ -134,7 +156,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr error) (ctrl.Result, error) {
 	who := urgencyOf(s, step)
 	r.backoff.note(req, who)
-	result, err := r.fresh.Meet(req, r.Clock.Now(), actErr)
+	result, err := r.conflicts(step).Meet(req, r.Clock.Now(), actErr)
 	switch {
 	case actuate.IsSuppressed(actErr):
 		r.reportSuppressed(req, s, step)
@@ -175,14 +197,8 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	}
 	// A request of a person does not have the Node's UID.
 	if uid := s.ownerRequest().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {
-		f.Node, f.RequestNamesNode, f.Evicting = presence(s.node), uid != "", actuate.Evicting(s.node)
+		f.Node, f.NodeAsked = children.PresenceOf(s.node), uid != ""
 	}
+	f.Evicting = s.node != nil && actuate.Evicting(s.node)
 	return f
-}
-
-func presence(obj client.Object) lifecycle.Presence {
-	if obj.GetDeletionTimestamp().IsZero() {
-		return lifecycle.Present
-	}
-	return lifecycle.Leaving
 }

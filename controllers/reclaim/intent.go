@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
@@ -19,11 +20,11 @@ import (
 // intent returns the fields that all intents about this machine share, for the audit log.
 func (r *Reconciler) intent(s *scope) actuate.Intent {
 	record := s.ownerRequest()
-	if s.node != nil && !s.scheduled.BeingReclaimed() {
+	if s.node != nil && !s.scheduled.BeingReclaimed() && reclaimapi.Requested(s.node.Annotations) {
 		record = recordOf(s.node)
 	}
 	return actuate.Intent{
-		At: r.Clock.Now(), Machine: client.ObjectKeyFromObject(s.scheduled), Cluster: workload.ClusterKey(s.scheduled), Trigger: record.String(), By: record.Why(),
+		At: r.Clock.Now(), Machine: client.ObjectKeyFromObject(s.scheduled), Cluster: workload.ClusterKey(s.scheduled), By: record.Why(),
 	}
 }
 

@@ -49,7 +49,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 				ask.ask(w)
 				w.Writes = nil
 				m.gate.Log = audit.New(out)
-				c := w.Recorded(interceptor.Funcs{})
+				c := testenv.Gated(m.gate.Transport, w.Recorded(interceptor.Funcs{}))
 				w.r = w.reconciler(c)
 				w.r.Actuate = actuate.NewGated(m.gate, c)
 				for range 3 {
@@ -60,7 +60,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 				if len(w.Writes) > 0 || w.machine().DeletionTimestamp != nil {
 					t.Errorf("sent %v", w.Writes)
 				}
-				if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `"kind":"EmergencyRemove"`) ||
+				if text := out.String(); strings.Count(text, "\n") != 3 || !strings.Contains(text, `"kind":"EmergencyRemove"`) ||
 					!strings.Contains(text, `"outcome":"`+m.outcome+`"`) || !strings.Contains(text, `"lane":"exempt"`) || !strings.Contains(text, `"by":"`+ask.by+`"`) {
 					t.Errorf("told %s", text)
 				}
@@ -122,9 +122,10 @@ func TestAReclaimStopsWhereThePauseBegins(t *testing.T) {
 	w.settle()
 	w.gone()
 	w.Writes = nil
-	c := w.Recorded(interceptor.Funcs{})
+	gate := &actuate.Gate{Paused: true, Log: audit.New(out)}
+	c := testenv.Gated(gate.Transport, w.Recorded(interceptor.Funcs{}))
 	w.r = w.reconciler(c)
-	w.r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true, Log: audit.New(out)}, c)
+	w.r.Actuate = actuate.NewGated(gate, c)
 	w.events()
 	for range 3 {
 		if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {

@@ -503,14 +503,51 @@ func (w *world) returnInAnOutage(created time.Time) {
 		w.sm.Spec.Schedule.Enabled = new(true)
 	})
 	w.settle()
+	w.join(created)
+	w.disconnected = false
+	w.settle()
+}
+
+// join creates the Machine again, on the same Node.
+func (w *world) join(created time.Time) {
+	w.Helper()
 	desired, err := children.Machine(w.sm, "", created, nil)
 	w.Must(err)
 	w.Create(desired)
 	m := w.machine()
 	m.Status.NodeRef.Name = w.node.Name
 	w.Must(w.Client.Status().Update(w.Context(), m))
-	w.disconnected = false
-	w.settle()
+}
+
+// TestANodeThatOutlivesItsMachineTakesPodsAgain covers a policy that rejects the deletion of the Node. The machine is
+// resumed, and joins again on the same Node.
+func TestANodeThatOutlivesItsMachineTakesPodsAgain(t *testing.T) {
+	for name, ask := range map[string]func(*world){"Node": func(w *world) { w.ask("true") }, "Person": (*world).askAsPerson} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.taint(corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule})
+			w.refuse("delete Node", func() error {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("Nodes stay"))
+			})
+			ask(w)
+			w.settle()
+			w.gone()
+			w.settle()
+			if w.Read(w.node); !w.tainted(reclaimapi.NodeTaint) || w.sm.ScheduleEnabled() {
+				t.Fatalf("the owner has the machine, and pods start on its Node: %v", w.node.Spec.Taints)
+			}
+			w.Edit(w.sm, func() { w.sm.Spec.Schedule.Enabled = new(true) }) // Like kubectl 5spot resume.
+			w.join(time.Now())
+			w.Writes = nil
+			w.settle()
+			if diff := cmp.Diff([]string{"patch Node"}, w.Writes); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+			if w.Read(w.node); w.tainted(reclaimapi.NodeTaint) || !w.tainted("example.com/dedicated") {
+				t.Errorf("taints are %v", w.node.Spec.Taints)
+			}
+		})
+	}
 }
 
 // annotateByHand sets the request without a time, as the guide does.

@@ -83,7 +83,7 @@ func (r *Reconciler) reportAnnotations(ctx context.Context, s *scope) {
 }
 
 // announce reports a reclaim that has started. Callers call it after the Machine's deletion, because recording an Event
-// delays the API server, and so the owner.
+// delays the API server, and so the owner. A crash in between loses the Events and the count of this request.
 func (r *Reconciler) announce(ctx context.Context, s *scope, rapid bool) {
 	sm, record := s.scheduled, s.request()
 	reclaims.WithLabelValues(sm.Namespace, sm.Spec.ClusterName).Inc()

@@ -51,20 +51,25 @@ type scope struct {
 	ejected, refused bool
 }
 
-// observe reads objects of the management cluster that need no provider. It returns nil if the object is paused.
+// observe reads objects of the management cluster that need no provider. It returns nil if the object is paused. After
+// an error, the Machine is unknown.
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
-	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName)
-	if err != nil || paused {
-		return nil, err
+	s := &scope{at: r.Clock.Now(), scheduled: sm}
+	var paused bool
+	var err error
+	if s.cluster, paused, err = workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName); err != nil {
+		return s, err
 	}
-	s := &scope{at: r.Clock.Now(), scheduled: sm, cluster: cluster}
+	if paused {
+		return nil, nil
+	}
 	s.children.Machine, err = r.Children.Machine(ctx, sm)
 	if err == nil && s.children.Machine == nil && sm.BeingReclaimed() {
 		// Absence ends the reclaim, so that a stale cache must not decide it.
 		s.children.Machine, err = r.Children.Uncached().Machine(ctx, sm)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading Machine: %w", err)
+		return s, fmt.Errorf("reading Machine: %w", err)
 	}
 	return s, nil
 }

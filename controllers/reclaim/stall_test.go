@@ -3,6 +3,7 @@
 package reclaim_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,10 +11,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
@@ -103,5 +108,90 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	w.resync()
 	if w.machine().DeletionTimestamp.IsZero() || w.stalled() != "" {
 		t.Errorf("it does not get on: %q", w.stalled())
+	}
+}
+
+// TestAnOutageAtTheEndDelaysTheOwnerByASecond covers an API server that fails while 5-Spot confirms that the Machine is
+// gone.
+func TestAnOutageAtTheEndDelaysTheOwnerByASecond(t *testing.T) {
+	w := newWorld(t)
+	w.rush = &wake.ReclaimTracker{}
+	w.ask("true")
+	w.settle()
+	w.gone()
+	down := true
+	live := w.Recorded(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if down {
+			return apierrors.NewServerTimeout(schema.GroupResource{Resource: "machines"}, "get", 1)
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}})
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
+	w.r.Children.Live = live
+	for range 20 {
+		if _, err := w.reconcile(); err == nil {
+			t.Fatal("the failure is not returned, so that nothing retries it")
+		}
+		if after := w.r.RetriedAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}); after > time.Second {
+			t.Fatalf("a failed read is retried after %v", after)
+		}
+	}
+	if !strings.Contains(w.stalled(), "could not be completed") {
+		t.Errorf("the stall is not reported: %q", w.stalled())
+	}
+	down = false
+	w.resync()
+	if w.sm.ScheduleEnabled() || w.stalled() != "" {
+		t.Errorf("it does not get on: %q", w.stalled())
+	}
+}
+
+// TestAReleasedScheduledMachineIsNoStall deletes a ScheduledMachine during its reclaim. The other controller releases
+// it, and this controller's cache still shows it.
+func TestAReleasedScheduledMachineIsNoStall(t *testing.T) {
+	w := newWorld(t)
+	w.rush = &wake.ReclaimTracker{}
+	before, _ := measured(t)
+	w.ask("true")
+	w.settle()
+	w.gone()
+	reads, _ := w.Late(w.sm)
+	w.Must(w.Client.Delete(t.Context(), w.sm.DeepCopy()))
+	w.r = w.reconciler(w.Recorded(reads))
+	w.events()
+	if next, err := w.reconcile(); err != nil || !next.IsZero() {
+		t.Errorf("it is retried: %v, %v", next, err)
+	}
+	if notes := w.events(); len(notes) > 0 || w.stalled() != "" {
+		t.Errorf("a stall is reported: %q, %q", notes, w.stalled())
+	}
+	if after, _ := measured(t); after["gone"]-before["gone"] != 1 {
+		t.Errorf("the end of the reclaim is measured %d times", after["gone"]-before["gone"])
+	}
+}
+
+// TestAConflictOfANodeDelaysNoOwner covers a webhook of the workload cluster that answers 409 while a served request
+// is cleared. Meanwhile a person gives the machine back.
+func TestAConflictOfANodeDelaysNoOwner(t *testing.T) {
+	w := newWorld(t)
+	w.ask("true")
+	served := v1alpha1.ReclaimRecord{Node: w.node.Name, NodeUID: w.node.UID, RequestedAt: w.node.Annotations[reclaimapi.RequestedAtAnnotation]}
+	w.Edit(w.sm, func() {
+		metav1.SetMetaDataAnnotation(&w.sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, served.String())
+	})
+	w.refuse("patch Node", func() error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("not now"))
+	})
+	tries := func() int { return strings.Count(strings.Join(w.Writes, ","), "patch Node") }
+	for range 10 {
+		_, _ = w.reconcile()
+		w.clock.SetTime(w.clock.Now().Add(time.Second))
+	}
+	if n := tries(); n < 4 || n > 7 {
+		t.Errorf("%d tries in 10s, want one per back-off: %v", n, w.Writes)
+	}
+	w.askAsPerson()
+	if _, err := w.reconcile(); err != nil || w.machine().DeletionTimestamp.IsZero() {
+		t.Errorf("the owner waits for a Node: %v, %v", err, w.Writes)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 )
 
 var machineAPIVersion = clusterv1.GroupVersion.String()
@@ -217,24 +218,10 @@ func (s *scope) hooksInTheWay() string {
 }
 
 func (s *scope) scheduledCondition(now time.Time) metav1.Condition {
-	sm := s.scheduled
-	c := metav1.Condition{Type: v1alpha1.ScheduledCondition, Status: metav1.ConditionFalse}
-	record, reclaimed := sm.ServedReclaim()
-	active, _ := s.scheduleAt(now)
-	switch {
-	case !sm.ScheduleEnabled() && reclaimed:
-		c.Reason = v1alpha1.EmergencyReclaimDisabledScheduleReason
-		c.Message = disabledBy(sm, record)
-	case !sm.ScheduleEnabled():
-		c.Reason, c.Message = v1alpha1.ScheduleDisabledReason, "Schedule is disabled"
-	case s.scheduleErr != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, s.unreadableReason(), strings.Join(s.problemsOf(true), "; ")
-	case active:
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ScheduleActiveReason
-		c.Message = "Current time is within schedule: " + s.schedule.String()
-	default:
-		c.Reason = v1alpha1.ScheduleInactiveReason
-		c.Message = "Current time is outside schedule: " + s.schedule.String()
+	schedule := machineschedule.Resolve(s.scheduled, now)
+	c := schedule.Condition()
+	if record, reclaimed := s.scheduled.ServedReclaim(); reclaimed && !schedule.Enabled {
+		c.Reason, c.Message = v1alpha1.EmergencyReclaimDisabledScheduleReason, disabledBy(s.scheduled, record)
 	}
 	return c
 }
@@ -244,28 +231,6 @@ func disabledBy(sm *v1alpha1.ScheduledMachine, r v1alpha1.ReclaimRecord) string 
 		return fmt.Sprintf("Kept away since its emergency reclaim (%s), also while spec.schedule.enabled is true. Lend it again with kubectl 5spot resume when ready.", r.Why())
 	}
 	return fmt.Sprintf("Schedule auto-disabled by emergency reclaim (%s). Re-enable with kubectl patch when ready.", r.Why())
-}
-
-// problemsOf returns the validation errors of spec.schedule, or all others if schedule is false.
-func (s *scope) problemsOf(schedule bool) []string {
-	var problems []string
-	for _, e := range s.invalid {
-		if strings.HasPrefix(e.Field, "spec.schedule.") == schedule {
-			problems = append(problems, e.Error())
-		}
-	}
-	return problems
-}
-
-// unreadableReason distinguishes an unknown time zone from other errors of the schedule. A newer build may know the
-// zone.
-func (s *scope) unreadableReason() string {
-	for _, e := range s.invalid {
-		if strings.HasPrefix(e.Field, "spec.schedule.") && e.Field != "spec.schedule.timezone" {
-			return v1alpha1.ScheduleUnreadableReason
-		}
-	}
-	return v1alpha1.TimezoneUnavailableReason
 }
 
 // machineReady mirrors the state of the Machine, and adds why ingest rejected a part of what it reports.
@@ -348,7 +313,12 @@ func (s *scope) unread() string {
 
 // referenceProblems names invalid parts of the spec and how to correct them; empty if all are valid.
 func (s *scope) referenceProblems() string {
-	problems := s.problemsOf(false)
+	var problems []string
+	for _, e := range s.invalid {
+		if !strings.HasPrefix(e.Field, "spec.schedule.") { // The condition Scheduled has these.
+			problems = append(problems, e.Error())
+		}
+	}
 	if s.cluster == nil {
 		problems = append(problems, fmt.Sprintf("spec.clusterName: Cluster %s does not exist in namespace %s: create it, or create a ScheduledMachine for another",
 			s.scheduled.Spec.ClusterName, s.scheduled.Namespace))

@@ -3,8 +3,8 @@
 // Package scheduledmachine reconciles ScheduledMachines. It evaluates the schedule, the owner's requests and the kill
 // switch. It creates the Machine, bootstrap config and infrastructure machine when a window opens, and requests a
 // departure when it closes: package departure deletes the Machine. It writes the status and requeues at the next
-// instant at which the decision changes. Package reclaim carries out emergency reclaims; this package only reports
-// them.
+// instant at which the decision changes. Package reclaim carries out emergency reclaims. This package reports them,
+// deletes a Node that outlived its machine, and ejects the machine of an object that is being deleted.
 package scheduledmachine
 
 import (
@@ -72,9 +72,8 @@ type Reconciler struct {
 
 	watchFilter string
 	fresh       wake.Freshness
-	// hosts has the hosts that are reserved in memory. claims caches the claims of other ScheduledMachines.
+	// hosts has the hosts that are reserved in memory.
 	hosts     hosts.Reservations
-	claims    claims
 	differing wake.ReportDelay
 	listened  sampleLimit
 	surges    telemetry.EventLimit
@@ -102,8 +101,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.rejections.Forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
-		r.claims.forget(req.NamespacedName)
-		r.Actuate.Forget(req.NamespacedName, r.Clock.Now())
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
@@ -188,7 +185,6 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 		r.sampleServerTime(ctx, s.scheduled, now)
 		d.Recheck = departure.Earliest(d.Recheck, now.Add(rails.Apart))
 	}
-	r.Actuate.RecordObserved(client.ObjectKeyFromObject(s.scheduled), s.children.Existing(), len(s.children.Unread) == 0, now)
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && s.pending != workDone {
 		r.observeLag(s, r.Clock.Now())
@@ -212,10 +208,10 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 }
 
 // restoreMetadata restores 5-Spot's label and owner reference on children, makes the Cluster an owner of templates, and
-// removes an abandoned departure record. It reports whether to retry after a conflict: no machine and no window edge
+// withdraws a departure. It reports whether to retry after a conflict: no machine and no window edge
 // waits for these writes.
 func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
-	err = actuate.IgnoreSuppressed(errors.Join(r.removeAbandonedRecord(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
+	err = actuate.IgnoreSuppressed(errors.Join(r.withdrawDeparture(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
 	if apierrors.IsConflict(err) {
 		return true, nil
 	}
@@ -325,11 +321,11 @@ func (r *Reconciler) claimChildren(ctx context.Context, s *scope) error {
 	return errors.Join(errs...)
 }
 
-// removeAbandonedRecord removes the departure record from a Machine that was never deleted and that stays now. The next
+// withdrawDeparture removes the departure record from a Machine that was never deleted and that stays now. The next
 // departure gets its own budget.
-func (r *Reconciler) removeAbandonedRecord(ctx context.Context, s *scope, d lifecycle.Decision) error {
+func (r *Reconciler) withdrawDeparture(ctx context.Context, s *scope, d lifecycle.Decision) error {
 	m := s.children.Machine
-	if m == nil || !children.Abandoned(m) || s.scheduled.BeingReclaimed() || d.Again || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
+	if m == nil || !children.CanWithdraw(m) || s.scheduled.BeingReclaimed() || d.Again || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
 		return nil
 	}
 	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))

@@ -4,13 +4,49 @@ package scheduledmachine
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
+
+// errHostTaken means that another ScheduledMachine reserved the host just now. The cache does not show it yet.
+var errHostTaken = errors.New("another ScheduledMachine started to use the same host a moment ago")
+
+// clone is the infrastructure machine that a template produces. One reconcile reads it once, so that 5-Spot creates
+// exactly the object whose host it checked.
+type clone struct {
+	known bool
+	// object is nil if the template is invalid or unreadable. read has the problems, and err the error.
+	object *unstructured.Unstructured
+	read   children.Set
+	err    error
+}
+
+// observeClone reads which host a template names, and finds the other ScheduledMachines of that host.
+func (r *Reconciler) observeClone(ctx context.Context, s *scope) error {
+	s.clone = clone{known: true}
+	s.clone.object, s.clone.err = r.Children.Desired(ctx, &s.clone.read, children.InfrastructureOf(s.scheduled))
+	if s.clone.object == nil {
+		return nil // Nothing can be created; act reports the reason.
+	}
+	return r.observeHost(ctx, s)
+}
+
+// desired returns the child to create. From a template it returns the object that observeClone checked.
+func (r *Reconciler) desired(ctx context.Context, s *scope, p children.Part) (*unstructured.Unstructured, error) {
+	if !s.clone.known || p.Field != children.InfrastructureOf(s.scheduled).Field {
+		return r.Children.Desired(ctx, &s.children, p)
+	}
+	s.children.Problems = append(s.children.Problems, s.clone.read.Problems...)
+	s.children.Templates = append(s.children.Templates, s.clone.read.Templates...)
+	return s.clone.object, s.clone.err
+}
 
 // reserveAndDecide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one
 // host are reconciled at the same time, the reservation of one fails. That one observes the host again and then sees
@@ -41,6 +77,14 @@ func (r *Reconciler) reserveAndDecide(ctx context.Context, s *scope, now time.Ti
 		return lifecycle.Decision{}, errHostTaken
 	}
 	return d, nil
+}
+
+// leaveHost releases the reservation of the host if no child could be created. It returns err.
+func (r *Reconciler) leaveHost(s *scope, err error) error {
+	if errors.Is(err, errUnusable) && len(s.children.Existing()) == 0 {
+		r.hosts.Leave(client.ObjectKeyFromObject(s.scheduled).String())
+	}
+	return err
 }
 
 // decide returns the Decision at now. Its recheck is not later than the end of the condition LentAgain.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
@@ -26,7 +25,7 @@ var (
 var ClusterChanges = clusterChanges
 
 // HostChanges filters for the changes of a ScheduledMachine that enqueue others of its host.
-func (r *Reconciler) HostChanges() predicate.Predicate { return r.hostChanges() }
+var HostChanges = hostChanges
 
 // OfHost returns the ScheduledMachines of the same host that a change enqueues.
 func (r *Reconciler) OfHost(ctx context.Context, obj client.Object) []ctrl.Request {
@@ -62,4 +61,4 @@ func (r *Reconciler) OfReclaimed(ctx context.Context, obj client.Object) []ctrl.
 }
 
 // RequestDigest returns the digest of a request, which other ScheduledMachines of the same host record.
-func RequestDigest(sm *v1alpha1.ScheduledMachine) string { return claimOf(sm).request }
+var RequestDigest = requestDigest

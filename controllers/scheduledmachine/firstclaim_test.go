@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -181,9 +182,13 @@ func TestATemplateKeepsItsHost(t *testing.T) {
 	cloned.settle()
 	cloned.endOfTheMachine()
 	cloned.settle()
-	want := []string{"template GenericInfrastructureMachineTemplate.infrastructure.cluster.x-k8s.io/desk", "address kept.test:22"}
-	if h := cloned.sm.Status.Host; h == nil || !slices.Equal(h.Wanted, want) || !h.Since.Equal(since) {
-		t.Fatalf("%+v, want %v since %v", h, want, since)
+	const kind = "GenericInfrastructureMachine"
+	want := &v1alpha1.HostStatus{
+		Source: "template " + kind + "Template.infrastructure.cluster.x-k8s.io/desk", Since: since,
+		Wanted: []v1alpha1.HostName{{Kind: "address", Scope: kind + ".infrastructure.cluster.x-k8s.io", Value: "kept.test:22"}},
+	}
+	if diff := cmp.Diff(want, cloned.sm.Status.Host); diff != "" {
+		t.Fatalf("-want, +got:\n%s", diff)
 	}
 	later := newWorld(t, on(`{"address":"nobodys-kept.test"}`)).within(cloned)
 	later.edit(inTheEvening)

@@ -4,13 +4,12 @@ package scheduledmachine
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,51 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 )
-
-// errHostTaken means that another ScheduledMachine reserved the host just now. The cache does not show it yet.
-var errHostTaken = errors.New("another ScheduledMachine started to use the same host a moment ago")
-
-// clone is the infrastructure machine that a template produces. One reconcile reads it once, so that 5-Spot creates
-// exactly the object whose host it checked.
-type clone struct {
-	known bool
-	// object is nil if the template is invalid or unreadable. read has the problems, and err the error.
-	object *unstructured.Unstructured
-	read   children.Set
-	err    error
-}
-
-// observeClone reads which host a template names, and finds the other ScheduledMachines of that host.
-func (r *Reconciler) observeClone(ctx context.Context, s *scope) error {
-	s.clone = clone{known: true}
-	s.clone.object, s.clone.err = r.Children.Desired(ctx, &s.clone.read, children.InfrastructureOf(s.scheduled))
-	if s.clone.object == nil {
-		return nil // Nothing can be created; act reports the reason.
-	}
-	return r.observeHost(ctx, s)
-}
-
-// desired returns the child to create. From a template it returns the object that observeClone checked.
-func (r *Reconciler) desired(ctx context.Context, s *scope, p children.Part) (*unstructured.Unstructured, error) {
-	if !s.clone.known || p.Field != children.InfrastructureOf(s.scheduled).Field {
-		return r.Children.Desired(ctx, &s.children, p)
-	}
-	s.children.Problems = append(s.children.Problems, s.clone.read.Problems...)
-	s.children.Templates = append(s.children.Templates, s.clone.read.Templates...)
-	return s.clone.object, s.clone.err
-}
-
-// releaseHost releases the reservation of the host if no child could be created. It returns err.
-func (r *Reconciler) releaseHost(s *scope, err error) error {
-	if errors.Is(err, errUnusable) && len(s.children.Existing()) == 0 {
-		r.hosts.Leave(client.ObjectKeyFromObject(s.scheduled).String())
-	}
-	return err
-}
 
 // reportClaim sets the condition HostClaimed while other ScheduledMachines name the same host, and deletes it
 // otherwise.
@@ -123,17 +80,13 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 	if !ok {
 		return nil
 	}
-	mine := r.claims.of(sm).claim
+	mine := claimOf(sm, wantedNames(sm))
 	var requests []ctrl.Request
 	for _, id := range mine.IDs() {
-		named, err := r.listByHostID(ctx, sm, id)
+		_, others, err := r.namedHost(ctx, sm, []hosts.ID{id})
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
 			return requests
-		}
-		others := make([]hosts.Claim, len(named))
-		for i, o := range named {
-			others[i] = r.claims.of(o).claim
 		}
 		for _, c := range hosts.Affected(mine, id, others) {
 			req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: c.Namespace, Name: c.Name}}
@@ -147,16 +100,11 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 
 // hostChanges filters for updates that may change the standing of ScheduledMachines of the same host. The phase counts,
 // because it changes when a ScheduledMachine stops before it used its host.
-func (r *Reconciler) hostChanges() predicate.Predicate {
+func hostChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.ScheduledMachine)
 		after, ok2 := e.ObjectNew.(*v1alpha1.ScheduledMachine)
-		return !ok || !ok2 || !sameClaim(r.claims.of(before).claim, r.claims.of(after).claim) || before.Status.Phase != after.Status.Phase ||
-			before.Annotations[v1alpha1.ReclaimTimesAnnotation] != after.Annotations[v1alpha1.ReclaimTimesAnnotation]
+		return !ok || !ok2 || before.Status.Phase != after.Status.Phase ||
+			!reflect.DeepEqual(claimOf(before, wantedNames(before)), claimOf(after, wantedNames(after)))
 	}}
-}
-
-func sameClaim(a, b hosts.Claim) bool {
-	return slices.Equal(a.Wants, b.Wants) && slices.Equal(a.Has, b.Has) && a.Owner == b.Owner &&
-		a.Since.Equal(b.Since) && a.MadeAt.Equal(b.MadeAt)
 }

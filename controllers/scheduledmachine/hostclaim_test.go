@@ -65,6 +65,15 @@ func (w *world) countEvents(reason string) int {
 	return len(slices.DeleteFunc(w.events(), func(e string) bool { return !strings.Contains(e, " "+reason+" ") }))
 }
 
+// hostNamed returns status.host of a ScheduledMachine that has named the host of desk since an instant.
+func hostNamed(sm *v1alpha1.ScheduledMachine, since time.Time) *v1alpha1.HostStatus {
+	kind := sm.Spec.InfrastructureSpec.Kind + ".infrastructure.cluster.x-k8s.io"
+	return &v1alpha1.HostStatus{
+		Source: "kind " + kind, Since: new(metav1.NewTime(since)),
+		Wanted: []v1alpha1.HostName{{Kind: "address", Scope: kind, Value: "192.0.2.42:22"}},
+	}
+}
+
 const desk = `{"address":"192.0.2.42","port":22}`
 
 func TestASecondClaimOnAHost(t *testing.T) {
@@ -123,7 +132,7 @@ func TestAClaimThatBecomesKnownLater(t *testing.T) {
 	if st := a.sm.Status; st.ProviderID != "remote://same" {
 		t.Fatalf("it was the first, and the only one: %+v", st)
 	}
-	if st := b.sm.Status; st.ProviderID != "" || !slices.Contains(st.Host.InUse, "providerID remote://same") {
+	if st := b.sm.Status; st.ProviderID != "" || !slices.Contains(st.Host.InUse, v1alpha1.HostName{Kind: "providerID", Scope: b.sm.Namespace, Value: "remote://same"}) {
 		t.Fatalf("it is another's, and both are to know: %+v", st)
 	}
 	a.settle()
@@ -297,7 +306,7 @@ func TestAChangeWakesWhomItConcerns(t *testing.T) {
 	a.beside(a.sm.Namespace, "else", on(`{"address":"192.0.2.43"}`))
 	since := time.Now()
 	for i, w := range []*world{a, b, c} {
-		w.sm.Status.Host = &v1alpha1.HostStatus{Wanted: []string{"kind " + w.sm.Spec.InfrastructureSpec.Kind + ".infrastructure.cluster.x-k8s.io", "address 192.0.2.42:22"}, Since: new(metav1.NewTime(since.Add(time.Duration(i) * time.Minute)))}
+		w.sm.Status.Host = hostNamed(w.sm, since.Add(time.Duration(i)*time.Minute))
 		w.Must(w.Client.Status().Update(w.Context(), w.sm))
 	}
 	wakes := func(sm *v1alpha1.ScheduledMachine, want ...string) {
@@ -321,7 +330,7 @@ func TestAChangeWakesWhomItConcerns(t *testing.T) {
 	}
 	runs := changed("x1")
 	runs.Status.MachineRef = &v1alpha1.ChildReference{Name: "box3-machine"}
-	runs.Status.Host.InUse = runs.Status.Host.Wanted[1:]
+	runs.Status.Host.InUse = runs.Status.Host.Wanted
 	runs.Status.InfrastructureRef = &v1alpha1.ChildReference{APIVersion: c.sm.Spec.InfrastructureSpec.APIVersion, Kind: c.sm.Spec.InfrastructureSpec.Kind}
 	wakes(runs, "box", "box2")
 	asked := changed("x2")
@@ -332,7 +341,7 @@ func TestAChangeWakesWhomItConcerns(t *testing.T) {
 	stopped.Status.Phase, touched.Labels = v1alpha1.PhaseInactive, map[string]string{"a": "b"}
 	for want, all := range map[bool][]*v1alpha1.ScheduledMachine{true: {a.sm, runs, asked, stopped}, false: {c.sm, touched}} {
 		for i, sm := range all {
-			if got := a.r.HostChanges().Update(event.UpdateEvent{ObjectOld: c.sm, ObjectNew: sm}); got != want {
+			if got := scheduledmachine.HostChanges().Update(event.UpdateEvent{ObjectOld: c.sm, ObjectNew: sm}); got != want {
 				t.Errorf("change %d wakes others: %v, want %v", i, got, want)
 			}
 		}

@@ -4,6 +4,8 @@ package scheduledmachine
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,52 +41,103 @@ func HostKeys(obj client.Object) []string {
 		return nil
 	}
 	var keys []string
-	for _, id := range slices.Concat(specHostIDs(sm), statusHostIDs(sm)) {
-		if key := id.Key(); !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
+	for _, id := range claimOf(sm, wantedNames(sm)).IDs() {
+		keys = append(keys, id.Key())
 	}
 	return keys
 }
 
-// namer converts fields of a provider's spec and of Cluster API objects to names of a host.
-type namer struct {
-	sm   *v1alpha1.ScheduledMachine
-	kind schema.GroupKind
+// claimOf returns the claim of sm on the host with the wanted names. The status has the names in use.
+func claimOf(sm *v1alpha1.ScheduledMachine, wanted []hosts.ID) hosts.Claim {
+	c := hosts.Claim{
+		Namespace: sm.Namespace, Name: sm.Name, Wants: wanted, Has: namesInUse(sm), Since: since(sm, wanted),
+		Created: sm.CreationTimestamp.Time, Request: requestDigest(sm),
+	}
+	if sm.Status.MachineRef != nil && sm.Status.LastScheduledTime != nil {
+		c.MadeAt = sm.Status.LastScheduledTime.Time
+	}
+	return c
 }
 
-// id returns one name of a host; none if the value is empty or too long. The scope is where the name is unique. An
-// address is unique per kind of infrastructure machine, across Clusters: the provider connects to it from one network.
-// A provider ID is unique per namespace, because providers reuse IDs in others. A Node name is unique per Cluster.
-func (n namer) id(kind hosts.Kind, value string) []hosts.ID {
-	if len(value) > maxWritten {
+// wantedNames returns the names of the host in the spec. For a template it returns the names that status recorded when
+// the template was last read, none before that.
+func wantedNames(sm *v1alpha1.ScheduledMachine) []hosts.ID {
+	if cloned(sm) {
+		if h := sm.Status.Host; h != nil && h.Source == source(sm) {
+			return idsOf(h.Wanted)
+		}
 		return nil
 	}
-	value = clip.Line(value)
-	if value == "" || len(value) > maxHostName {
+	// This decoder is case-sensitive. encoding/json would accept ADDRESS for address, which no provider reads.
+	var fields map[string]json.RawMessage // Only the short ones are decoded: a spec may be as large as the API server allows.
+	if utiljson.Unmarshal(sm.Spec.InfrastructureSpec.Spec.Raw, &fields) != nil {
 		return nil
 	}
-	id := hosts.ID{Kind: kind, Value: value}
-	switch kind {
-	case hosts.Address:
-		id.Scope = n.kind.String()
-	case hosts.ProviderID:
-		id.Scope = n.sm.Namespace
-	case hosts.NodeName:
-		id.Scope = n.sm.Namespace + "/" + n.sm.Spec.ClusterName
-	case hosts.MachineID:
+	spec := map[string]any{}
+	for _, field := range []string{"address", "port", "providerID", "nodeName"} {
+		var value any
+		if raw := fields[field]; len(raw) > 0 && len(raw) <= maxWritten && utiljson.Unmarshal(raw, &value) == nil {
+			spec[field] = value
+		}
 	}
-	return []hosts.ID{id}
+	return namesInSpec(sm, children.InfrastructureOf(sm).Kind(), spec)
 }
 
-// ofSpec reads the fields in which a provider's spec names the host.
-func (n namer) ofSpec(spec map[string]any) []hosts.ID {
+// namesInUse returns the names of the host that sm uses according to its status.
+func namesInUse(sm *v1alpha1.ScheduledMachine) []hosts.ID {
+	if sm.Status.Host == nil {
+		return nil
+	}
+	return idsOf(sm.Status.Host.InUse)
+}
+
+// namesInObject returns the names of the host in an infrastructure machine.
+func namesInObject(sm *v1alpha1.ScheduledMachine, infra *unstructured.Unstructured) []hosts.ID {
+	spec, _ := infra.Object["spec"].(map[string]any)
+	return namesInSpec(sm, infra.GroupVersionKind(), spec)
+}
+
+// namesInSpec returns the names of the host in the spec of an infrastructure machine. An address is unique per kind,
+// across Clusters: the provider connects to it from one network.
+func namesInSpec(sm *v1alpha1.ScheduledMachine, kind schema.GroupVersionKind, spec map[string]any) []hosts.ID {
 	text := func(field string) string { s, _ := spec[field].(string); return s }
-	return slices.Concat(
-		n.id(hosts.Address, address(text("address"), spec["port"])),
-		n.id(hosts.ProviderID, text("providerID")),
-		n.id(hosts.NodeName, text("nodeName")),
+	return validIDs(
+		hosts.ID{Kind: hosts.Address, Scope: kind.GroupKind().String(), Value: address(text("address"), spec["port"])},
+		providerID(sm, text("providerID")), nodeName(sm, text("nodeName")),
 	)
+}
+
+// namesOfMachine returns the names of a Machine's host. Where ingest accepted no value, it returns the reported value,
+// so that several ScheduledMachines that name one host find each other.
+func namesOfMachine(sm *v1alpha1.ScheduledMachine, h children.Host) []hosts.ID {
+	return validIDs(
+		providerID(sm, cmp.Or(h.ProviderID, h.Says.ProviderID)), nodeName(sm, cmp.Or(h.Node, h.Says.Node)),
+		hosts.ID{Kind: hosts.MachineID, Value: h.MachineID},
+	)
+}
+
+// providerID returns a provider ID, which is unique per namespace, because providers reuse IDs in others.
+func providerID(sm *v1alpha1.ScheduledMachine, value string) hosts.ID {
+	return hosts.ID{Kind: hosts.ProviderID, Scope: sm.Namespace, Value: value}
+}
+
+// nodeName returns the name of a Node, which is unique per Cluster.
+func nodeName(sm *v1alpha1.ScheduledMachine, value string) hosts.ID {
+	return hosts.ID{Kind: hosts.NodeName, Scope: sm.Namespace + "/" + sm.Spec.ClusterName, Value: value}
+}
+
+// validIDs cleans the values of ids, and drops the empty and the too long ones.
+func validIDs(ids ...hosts.ID) []hosts.ID {
+	var valid []hosts.ID
+	for _, id := range ids {
+		if len(id.Value) > maxWritten {
+			continue
+		}
+		if id.Value = clip.Line(id.Value); id.Value != "" && len(id.Value) <= maxHostName {
+			valid = append(valid, id)
+		}
+	}
+	return valid
 }
 
 // address returns host and port in a canonical form. Two ports of one address may be two hosts behind it. The default
@@ -105,53 +159,24 @@ func address(host string, port any) string {
 	return fmt.Sprintf("%s:%v", host, port)
 }
 
-// ofWords parses names that hosts.ID.String wrote.
-func (n namer) ofWords(words []string) []hosts.ID {
+// idsOf returns names that the API stores.
+func idsOf(names []v1alpha1.HostName) []hosts.ID {
 	var ids []hosts.ID
-	for _, word := range words {
-		kind, value, _ := strings.Cut(word, " ")
-		ids = append(ids, n.id(hosts.Kind(kind), value)...)
+	for _, name := range names {
+		ids = append(ids, hosts.ID(name))
 	}
 	return ids
 }
 
-// namedFields are the fields of a spec that name a host. Decoding skips all other fields, because a spec may be as
-// large as the API server allows.
-type namedFields struct {
-	Address    json.RawMessage `json:"address"`
-	Port       json.RawMessage `json:"port"`
-	ProviderID json.RawMessage `json:"providerID"`
-	NodeName   json.RawMessage `json:"nodeName"`
-}
-
-// spec decodes the fields that are short enough for a name or a port.
-func (f namedFields) spec() map[string]any {
-	spec := map[string]any{}
-	for field, raw := range map[string]json.RawMessage{"address": f.Address, "port": f.Port, "providerID": f.ProviderID, "nodeName": f.NodeName} {
-		var value any
-		if len(raw) > 0 && len(raw) <= maxWritten && utiljson.Unmarshal(raw, &value) == nil {
-			spec[field] = value
+// hostNames returns the ids as the API stores them, each once, up to a limit.
+func hostNames(ids []hosts.ID, limit int) []v1alpha1.HostName {
+	var names []v1alpha1.HostName
+	for _, id := range ids {
+		if name := v1alpha1.HostName(id); len(names) < limit && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	return spec
-}
-
-// specHostIDs returns the names of the host in the spec. For a template it returns the names that status recorded when
-// the template was last read, none before that.
-func specHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
-	n := namer{sm, children.InfrastructureOf(sm).Kind().GroupKind()}
-	if cloned(sm) {
-		if st := sm.Status.Host; st != nil && len(st.Wanted) > 0 && st.Wanted[0] == source(sm) {
-			return n.ofWords(st.Wanted[1:])
-		}
-		return nil
-	}
-	var spec namedFields
-	// This decoder is case-sensitive. encoding/json would accept ADDRESS for address, which no provider reads.
-	if utiljson.Unmarshal(sm.Spec.InfrastructureSpec.Spec.Raw, &spec) != nil {
-		return nil
-	}
-	return n.ofSpec(spec.spec())
+	return names
 }
 
 // cloned reports whether the infrastructure machine is made from a template.
@@ -168,71 +193,50 @@ func source(sm *v1alpha1.ScheduledMachine) string {
 	return "kind " + children.InfrastructureOf(sm).Kind().GroupKind().String()
 }
 
-// inWords returns the source and the names, as status.host.wanted stores them.
-func inWords(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) []string {
-	if len(ids) == 0 {
-		return nil
-	}
-	words := []string{source(sm)}
-	for _, id := range ids {
-		words = append(words, id.String())
-	}
-	return words
+// withoutProviderIDs removes the provider IDs of an existing infrastructure machine. Its provider sets them, and the
+// Machine reports them.
+func withoutProviderIDs(ids []hosts.ID) []hosts.ID {
+	return slices.DeleteFunc(ids, func(id hosts.ID) bool { return id.Kind == hosts.ProviderID })
 }
 
-// sameHost reports whether a and b name the same host. For a template it ignores provider IDs.
-func sameHost(sm *v1alpha1.ScheduledMachine, a, b []string) bool {
-	if cloned(sm) {
-		isID := func(word string) bool { return strings.HasPrefix(word, string(hosts.ProviderID)+" ") }
-		a, b = slices.DeleteFunc(slices.Clone(a), isID), slices.DeleteFunc(slices.Clone(b), isID)
-	}
-	return slices.Equal(a, b)
-}
-
-// byAuthor removes provider IDs: the provider of a clone sets them, not the template.
-func byAuthor(ids []hosts.ID) []hosts.ID {
-	return slices.DeleteFunc(slices.Clone(ids), func(id hosts.ID) bool { return id.Kind == hosts.ProviderID })
-}
-
-// since returns when sm first named this host. Zero means unknown, and orders after all known times. The creation time
-// is used only if the spec has not been edited since, and not for a template, whose content may have changed.
-func since(sm *v1alpha1.ScheduledMachine, ids []hosts.ID) time.Time {
+// since returns when sm first named this host. Zero means unknown, and orders after all known times. A status counts if
+// it has all names of the spec. The creation time counts only for a new object: an edit may have changed the spec since.
+func since(sm *v1alpha1.ScheduledMachine, wanted []hosts.ID) time.Time {
 	st := sm.Status
-	isNew := st.ObservedGeneration == 0 && sm.Generation <= 1 // It is new, or its status was lost, as in clusterctl move.
+	known := func(id hosts.ID) bool {
+		return cloned(sm) && id.Kind == hosts.ProviderID || slices.Contains(st.Host.Wanted, v1alpha1.HostName(id))
+	}
 	switch {
-	case st.Host != nil && st.Host.Since != nil && sameHost(sm, st.Host.Wanted, inWords(sm, ids)):
-		return st.Host.Since.Time
-	case st.Host == nil && !cloned(sm) && (isNew || st.ObservedGeneration > 0 && st.ObservedGeneration == sm.Generation):
-		return sm.CreationTimestamp.Time // It is new, or its status is from a version that did not record it.
-	default:
+	case st.Host == nil && st.ObservedGeneration == 0 && sm.Generation <= 1 && !cloned(sm): // Also if its status was lost, as in clusterctl move.
+		return sm.CreationTimestamp.Time
+	case st.Host == nil || st.Host.Since == nil || st.Host.Source != source(sm):
 		return time.Time{}
+	case slices.ContainsFunc(wanted, func(id hosts.ID) bool { return !known(id) }):
+		return time.Time{}
+	default:
+		return st.Host.Since.Time
 	}
 }
 
-// statusHostIDs returns the names of the host that sm uses according to its status. It returns none if status has
-// neither a Machine nor infrastructure.
-func statusHostIDs(sm *v1alpha1.ScheduledMachine) []hosts.ID {
-	st := sm.Status
-	if st.MachineRef == nil && st.InfrastructureRef == nil {
-		return nil
+// requestDigest identifies the owner's request that sm received itself; empty without one. It covers no field that is
+// added later: package reclaim adds the times of a person's request.
+func requestDigest(sm *v1alpha1.ScheduledMachine) string {
+	record, reclaimed := sm.Reclaimed()
+	if !reclaimed || record.Of != "" {
+		return ""
 	}
-	n := namer{sm: sm}
-	if ref := st.InfrastructureRef; ref != nil {
-		n.kind = schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	times := sm.Annotations[v1alpha1.ReclaimTimesAnnotation]
+	if record.ByPerson() {
+		times = ""
 	}
-	ids := n.id(hosts.ProviderID, st.ProviderID)
-	if st.Host != nil {
-		ids = slices.Concat(ids, n.ofWords(st.Host.InUse))
-	}
-	if st.NodeRef != nil {
-		ids = slices.Concat(ids, n.id(hosts.NodeName, st.NodeRef.Name), n.id(hosts.MachineID, st.NodeRef.MachineID))
-	}
-	return ids
+	return digest([]string{fmt.Sprintln(sm.UID, record.Node, record.NodeUID, record.RequestedAt, times)})
 }
 
-// ofMachine returns the names of a Machine's host. Where ingest accepted no value, it returns the reported value, so
-// that several ScheduledMachines that name one host find each other.
-func (n namer) ofMachine(h children.Host) []hosts.ID {
-	return slices.Concat(n.id(hosts.ProviderID, cmp.Or(h.ProviderID, h.Reported.ProviderID)),
-		n.id(hosts.NodeName, cmp.Or(h.Node, h.Reported.Node)), n.id(hosts.MachineID, h.MachineID))
+// digest returns a hash of the words that does not depend on their order; empty for no words.
+func digest(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(words)), "\n")))
+	return hex.EncodeToString(sum[:8])
 }

@@ -33,40 +33,85 @@ type host struct {
 // observeHost lists the other ScheduledMachines that name the host, and judges the claims.
 func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 	now := r.Clock.Now()
-	s.host = host{mine: s.claim(r.claims.of(s.scheduled).claim)}
-	taken := r.hosts.Taken(client.ObjectKeyFromObject(s.scheduled).String(), s.host.mine.Wants, now)
-	s.host.mine.Has = slices.Concat(s.host.mine.Has, taken)
-	sharing, err := r.sharingHost(ctx, s.scheduled, s.host.mine.IDs())
+	s.host = host{mine: s.claim()}
+	mine := &s.host.mine
+	mine.Has = slices.Concat(mine.Has, r.hosts.Taken(client.ObjectKeyFromObject(s.scheduled).String(), mine.Wants, now))
+	named, others, err := r.namedHost(ctx, s.scheduled, mine.IDs())
 	if err != nil {
 		return err
 	}
-	said := map[client.ObjectKey]claim{}
-	for _, sm := range sharing {
-		c, err := r.claimOf(ctx, sm, now)
+	var requests []string
+	for i, sm := range named {
+		if err := r.addReserved(ctx, sm, &others[i], now); err != nil {
+			return err
+		}
+		if o := others[i]; mine.WithheldBy(o) {
+			requests = append(requests, o.Request)
+			if s.host.asked.Of == "" || o.Name < s.host.asked.Of {
+				record, _ := sm.Reclaimed()
+				s.host.asked = v1alpha1.ReclaimRecord{Reason: record.Reason, RequestedAt: record.RequestedAt, Of: o.Name}
+			}
+		}
+	}
+	s.host.others, s.host.requestsDigest = others, digest(requests)
+	var kept []hosts.Claim
+	if len(mine.IDs()) > 0 {
+		if kept, err = r.remembered(ctx, s.scheduled, mine.Since); err != nil {
+			return err
+		}
+	}
+	s.host.Verdict = hosts.Judge(*mine, slices.Concat(others, kept))
+	return nil
+}
+
+// claim returns the object's own claim from the children that exist now.
+func (s *scope) claim() hosts.Claim {
+	sm, infra := s.scheduled, s.children.Infrastructure
+	wanted := wantedNames(sm)
+	switch {
+	case s.clone.object != nil:
+		wanted = namesInObject(sm, s.clone.object)
+	case infra != nil && cloned(sm) && children.InfrastructureOf(sm).MadeFrom(infra):
+		wanted = withoutProviderIDs(namesInObject(sm, infra))
+	}
+	c := claimOf(sm, wanted)
+	c.Has, c.MadeAt = s.namesInUse(), time.Time{}
+	if m := s.children.Machine; m != nil {
+		c.MadeAt = children.CreatedAt(m).Truncate(time.Second)
+	}
+	return c
+}
+
+// namesInUse returns the names of the host of the existing children.
+func (s *scope) namesInUse() []hosts.ID {
+	var ids []hosts.ID
+	infra, m := s.children.Infrastructure, s.children.Machine
+	if infra != nil {
+		ids = withoutProviderIDs(namesInObject(s.scheduled, infra))
+	}
+	if m != nil {
+		ids = append(ids, namesOfMachine(s.scheduled, s.acceptedHost)...)
+	}
+	if infra == nil && (m != nil || s.children.InfrastructureUnknown) {
+		ids = append(ids, namesInUse(s.scheduled)...) // Unknown does not mean absent.
+	}
+	return ids
+}
+
+// addReserved adds the names that a ScheduledMachine is about to use, which its status does not show yet. A new one may
+// have a Machine already if its status was lost, as in clusterctl move.
+func (r *Reconciler) addReserved(ctx context.Context, sm *v1alpha1.ScheduledMachine, c *hosts.Claim, now time.Time) error {
+	reserved := r.hosts.Taken(client.ObjectKeyFromObject(sm).String(), c.Wants, now)
+	if len(reserved) == 0 && sm.Status.ObservedGeneration == 0 {
+		m, err := r.Children.Machine(ctx, sm)
 		if err != nil {
 			return err
 		}
-		if c.request != "" {
-			said[client.ObjectKeyFromObject(sm)] = c
-		}
-		s.host.others = append(s.host.others, c.claim)
-	}
-	var kept []hosts.Claim
-	if len(s.host.mine.IDs()) > 0 {
-		if kept, err = r.remembered(ctx, s.scheduled, s.host.mine.Since); err != nil {
-			return err
+		if m != nil {
+			reserved = c.Wants
 		}
 	}
-	s.host.Verdict = hosts.Judge(s.host.mine, slices.Concat(s.host.others, kept))
-	var requests []string
-	for _, c := range hosts.ReclaimedByOwner(s.host.mine, s.host.others) {
-		who := said[client.ObjectKey{Namespace: c.Namespace, Name: c.Name}]
-		requests = append(requests, who.request)
-		if s.host.asked.Of == "" || c.Name < s.host.asked.Of {
-			s.host.asked = v1alpha1.ReclaimRecord{Reason: who.record.Reason, RequestedAt: who.record.RequestedAt, Of: c.Name}
-		}
-	}
-	s.host.requestsDigest = digest(requests)
+	c.Has = slices.Concat(c.Has, reserved)
 	return nil
 }
 
@@ -74,145 +119,60 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 // means copies of one image, not one host.
 const manyImages = 8
 
-// sharingHost returns the other ScheduledMachines that have one of the IDs.
-func (r *Reconciler) sharingHost(ctx context.Context, sm *v1alpha1.ScheduledMachine, ids []hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
-	seen := map[client.ObjectKey]bool{}
-	var sharingHost []*v1alpha1.ScheduledMachine
+// namedHost returns the ScheduledMachines that have one of the IDs, and their claims, except the one with the name of
+// obj. It includes other namespaces and other managers, because a host is one host. A claim wants only the names that
+// the index found: no spec is parsed, because there may be a thousand. The caller must not modify the objects.
+func (r *Reconciler) namedHost(ctx context.Context, obj client.Object, ids []hosts.ID) ([]*v1alpha1.ScheduledMachine, []hosts.Claim, error) {
+	var named []*v1alpha1.ScheduledMachine
+	found := map[client.ObjectKey][]hosts.ID{client.ObjectKeyFromObject(obj): nil}
 	for _, id := range ids {
-		named, err := r.listByHostID(ctx, sm, id)
-		if err != nil {
-			return nil, err
+		list := &v1alpha1.ScheduledMachineList{}
+		opts := []client.ListOption{client.MatchingFields{HostIndex: id.Key()}, client.UnsafeDisableDeepCopy}
+		if id.Kind == hosts.MachineID {
+			opts = append(opts, client.Limit(manyImages+1))
 		}
-		for _, rival := range named {
-			key := client.ObjectKeyFromObject(rival)
-			if seen[key] {
-				continue
+		if err := r.Reader.List(ctx, list, opts...); err != nil {
+			return nil, nil, fmt.Errorf("looking for others of the same host: %w", err)
+		}
+		if id.Kind == hosts.MachineID && len(list.Items) > manyImages {
+			continue
+		}
+		for i := range list.Items {
+			sm := &list.Items[i]
+			key := client.ObjectKeyFromObject(sm)
+			if _, known := found[key]; !known {
+				named = append(named, sm)
 			}
-			if len(ids) > 1 {
-				seen[key] = true
-			}
-			sharingHost = append(sharingHost, rival)
+			found[key] = append(found[key], id)
 		}
 	}
-	return sharingHost, nil
+	claims := make([]hosts.Claim, len(named))
+	for i, sm := range named {
+		inUse := namesInUse(sm)
+		wanted := slices.DeleteFunc(found[client.ObjectKeyFromObject(sm)], func(id hosts.ID) bool { return slices.Contains(inUse, id) })
+		claims[i] = claimOf(sm, wanted)
+	}
+	return named, claims, nil
 }
 
-// listByHostID returns the ScheduledMachines that have an ID, except the one with the name of obj. It includes other
-// namespaces and other managers, because a host is one host. The caller must not modify the result.
-func (r *Reconciler) listByHostID(ctx context.Context, obj client.Object, id hosts.ID) ([]*v1alpha1.ScheduledMachine, error) {
-	list := &v1alpha1.ScheduledMachineList{}
-	opts := []client.ListOption{client.MatchingFields{HostIndex: id.Key()}, client.UnsafeDisableDeepCopy}
-	if id.Kind == hosts.MachineID {
-		opts = append(opts, client.Limit(manyImages+1))
-	}
-	if err := r.Reader.List(ctx, list, opts...); err != nil {
-		return nil, fmt.Errorf("looking for others of the same host: %w", err)
-	}
-	if id.Kind == hosts.MachineID && len(list.Items) > manyImages {
-		return nil, nil
-	}
-	others := make([]*v1alpha1.ScheduledMachine, 0, len(list.Items))
-	for i := range list.Items {
-		if o := &list.Items[i]; o.Name != obj.GetName() || o.Namespace != obj.GetNamespace() {
-			others = append(others, o)
-		}
-	}
-	return others, nil
-}
-
-// claim returns the object's own claim from the children that exist now. c is the claim that other ScheduledMachines
-// see.
-func (s *scope) claim(c hosts.Claim) hosts.Claim {
-	sm := s.scheduled
-	c.Has, c.MadeAt = nil, time.Time{}
-	infra, m := s.children.Infrastructure, s.children.Machine
-	n := namer{sm: sm}
-	if infra != nil {
-		n.kind = infra.GroupVersionKind().GroupKind()
-		spec, _ := infra.Object["spec"].(map[string]any)
-		c.Has = n.ofSpec(spec)
-		if cloned(sm) && children.InfrastructureOf(sm).MadeFrom(infra) {
-			c.Wants = byAuthor(c.Has)
-			c.Since = since(sm, c.Wants)
-		}
-	}
-	if clone := s.clone.object; clone != nil {
-		n.kind = clone.GroupVersionKind().GroupKind()
-		spec, _ := clone.Object["spec"].(map[string]any)
-		c.Wants = n.ofSpec(spec)
-		c.Since = since(sm, c.Wants)
-	}
-	if m != nil {
-		c.Has = slices.Concat(c.Has, n.ofMachine(s.acceptedHost))
-		c.MadeAt = children.CreatedAt(m).Truncate(time.Second)
-	}
-	if infra == nil && (m != nil || s.children.InfrastructureUnknown) {
-		c.Has = append(c.Has, statusHostIDs(sm)...) // Unknown does not mean absent.
-	}
-	return c
-}
-
-// claimOf returns the claim of another ScheduledMachine.
-func (r *Reconciler) claimOf(ctx context.Context, sm *v1alpha1.ScheduledMachine, now time.Time) (claim, error) {
-	c := r.claims.of(sm)
-	taken := r.hosts.Taken(client.ObjectKeyFromObject(sm).String(), c.claim.Wants, now)
-	if len(taken) == 0 && sm.Status.ObservedGeneration == 0 { // It is new, or its status was lost, as in clusterctl move.
-		m, err := r.Children.Machine(ctx, sm)
-		if err != nil {
-			return claim{}, err
-		}
-		if m != nil {
-			taken = c.claim.Wants
-		}
-	}
-	c.claim.Has = slices.Concat(c.claim.Has, taken)
-	return c, nil
-}
-
-// second reports whether nothing may be created on the host.
-func (h host) second() bool { return h.Standing >= hosts.Second }
+// maxStatusNames is the maximum number of names in each list of status.host.
+const maxStatusNames = 8
 
 // reportHost writes the names of the host, and since when the spec names it.
 func (s *scope) reportHost(now time.Time) {
-	h := v1alpha1.HostStatus{Wanted: inWords(s.scheduled, s.host.mine.Wants)}
-	if infra := s.children.Infrastructure; infra != nil {
-		spec, _ := infra.Object["spec"].(map[string]any)
-		for _, id := range (namer{sm: s.scheduled}).ofSpec(spec) {
-			if id.Kind != hosts.ProviderID { // status.providerID has it.
-				h.InUse = append(h.InUse, id.String())
-			}
-		}
-	}
-	h.InUse = append(h.InUse, s.rejectedHostNames()...)
+	mine, others := s.host.mine, s.host.others
+	h := v1alpha1.HostStatus{Wanted: hostNames(mine.Wants, maxStatusNames), InUse: hostNames(s.namesInUse(), maxStatusNames)}
 	if len(h.Wanted) > 0 {
-		since := s.host.mine.Since
+		since := mine.Since
 		if since.IsZero() {
-			since = hosts.After(s.host.mine, s.host.others, now)
+			since = hosts.After(mine, others, now)
 		}
-		h.Since = new(metav1.NewTime(since.UTC().Truncate(time.Second)))
+		h.Source, h.Since = source(s.scheduled), new(metav1.NewTime(since.UTC().Truncate(time.Second)))
 	}
 	s.scheduled.Status.Host = nil
 	if len(h.Wanted) > 0 || len(h.InUse) > 0 {
 		s.scheduled.Status.Host = &h
 	}
-}
-
-// rejectedHostNames returns the names that the Machine reports and ingest did not accept. Status stores them only here;
-// other ScheduledMachines of the host find this one by them.
-func (s *scope) rejectedHostNames() []string {
-	n, b := namer{sm: s.scheduled}, s.acceptedHost
-	var ids []hosts.ID
-	if b.ProviderID == "" {
-		ids = append(ids, n.id(hosts.ProviderID, b.Reported.ProviderID)...)
-	}
-	if b.Node == "" {
-		ids = append(ids, n.id(hosts.NodeName, b.Reported.Node)...)
-	}
-	var words []string
-	for _, id := range ids {
-		words = append(words, id.String())
-	}
-	return words
 }
 
 // mustPropagateReclaim reports whether a request of the host's owner has to be propagated to this object.

@@ -3,9 +3,6 @@
 package scheduledmachine
 
 import (
-	"fmt"
-	"time"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -18,25 +15,7 @@ import (
 
 // intent returns the fields that all intents about this machine share, for the audit log.
 func (r *Reconciler) intent(s *scope) actuate.Intent {
-	now := r.Clock.Now()
-	return actuate.Intent{
-		At: now, Machine: client.ObjectKeyFromObject(s.scheduled), Cluster: workload.ClusterKey(s.scheduled), Trigger: s.trigger(now),
-	}
-}
-
-// trigger names the cause of the Decision: the deletion, the generation with the kill switch, or the window, identified
-// by its next edge.
-func (s *scope) trigger(now time.Time) string {
-	sm := s.scheduled
-	_, change := s.scheduleAt(now)
-	switch {
-	case !sm.DeletionTimestamp.IsZero():
-		return "deleted " + utc(sm.DeletionTimestamp.Time)
-	case sm.Spec.KillSwitch:
-		return fmt.Sprint("generation ", sm.Generation)
-	default:
-		return "until " + utc(change)
-	}
+	return actuate.Intent{At: r.Clock.Now(), Machine: client.ObjectKeyFromObject(s.scheduled), Cluster: workload.ClusterKey(s.scheduled)}
 }
 
 // departureAction returns the Action that removes the machine for a Decision.

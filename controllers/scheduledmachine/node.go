@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -79,10 +80,8 @@ func stateOfNode(node *corev1.Node, m *clusterv1.Machine, providerID string) lif
 		node.Annotations[clusterv1.MachineAnnotation] != m.Name,
 		node.Annotations[clusterv1.ClusterNamespaceAnnotation] != m.Namespace:
 		return lifecycle.Unknown
-	case !node.DeletionTimestamp.IsZero():
-		return lifecycle.Leaving
 	default:
-		return lifecycle.Present
+		return children.PresenceOf(node)
 	}
 }
 

@@ -47,7 +47,7 @@ func (r *Reconciler) saveReclaimRecord(ctx context.Context, sm *v1alpha1.Schedul
 			// Overlong values in the record are cut. Otherwise the API server would reject the object and block the
 			// deletion.
 			Node: clip.To(record.Node, maxNode), NodeUID: clip.To(string(record.NodeUID), maxNodeUID), Of: clip.To(record.Of, maxNode),
-			Reason: record.Reason, RequestedAt: record.RequestedAt, StoredAt: record.StoredAt, Host: hostNames(sm, record.Node),
+			Reason: record.Reason, RequestedAt: record.RequestedAt, StoredAt: record.StoredAt, Host: storedNames(sm, record.Node),
 		},
 	}
 	for _, ref := range sm.OwnerReferences {
@@ -62,20 +62,12 @@ func (r *Reconciler) saveReclaimRecord(ctx context.Context, sm *v1alpha1.Schedul
 	return nil
 }
 
-// maxHostNames bounds the host names in a ReclaimedMachine.
-const maxHostNames = 32
-
-// hostNames returns the known names of the host of sm. node is the Node of the reclaim, which is deleted with the
+// storedNames returns the known names of the host of sm. node is the Node of the reclaim, which is deleted with the
 // Machine.
-func hostNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName {
-	var names []v1alpha1.HostName
-	for _, id := range slices.Concat(claimOf(sm).claim.IDs(), namer{sm: sm}.id(hosts.NodeName, node)) {
-		name := v1alpha1.HostName{Kind: string(id.Kind), Scope: id.Scope, Value: id.Value}
-		if id.Kind != hosts.MachineID && len(names) < maxHostNames && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
+func storedNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName {
+	const limit = 32 // The limit of the API.
+	ids := append(claimOf(sm, wantedNames(sm)).IDs(), validIDs(nodeName(sm, node))...)
+	return hostNames(slices.DeleteFunc(ids, func(id hosts.ID) bool { return id.Kind == hosts.MachineID }), limit)
 }
 
 // remembered returns one claim for each ReclaimedMachine in the namespace of sm. It omits a ReclaimedMachine that
@@ -97,18 +89,9 @@ func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachi
 		if left.Name == sm.Name || told { // adoptReclaimRecord adopts the ReclaimedMachine of the same name.
 			continue
 		}
-		claims = append(claims, hosts.Claim{Namespace: left.Namespace, Name: left.Name, Wants: namesOf(left), Owner: true})
+		claims = append(claims, hosts.Claim{Namespace: left.Namespace, Name: left.Name, Wants: idsOf(left.Spec.Host), Request: string(left.UID)})
 	}
 	return claims, nil
-}
-
-// namesOf returns the names of the host that a ReclaimedMachine stores.
-func namesOf(left *v1alpha1.ReclaimedMachine) []hosts.ID {
-	ids := make([]hosts.ID, len(left.Spec.Host))
-	for i, name := range left.Spec.Host {
-		ids[i] = hosts.ID{Kind: hosts.Kind(name.Kind), Scope: name.Scope, Value: name.Value}
-	}
-	return ids
 }
 
 // ofReclaimed maps a ReclaimedMachine to requests. It returns the ScheduledMachine of the same name, which adopts it
@@ -120,17 +103,13 @@ func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.
 		return nil
 	}
 	requests := []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(left)}}
-	for _, id := range namesOf(left) {
-		named, err := r.listByHostID(ctx, left, id)
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
-			return requests
-		}
-		for _, sm := range named {
-			req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}
-			if sm.Namespace == left.Namespace && !slices.Contains(requests, req) {
-				requests = append(requests, req)
-			}
+	named, _, err := r.namedHost(ctx, left, idsOf(left.Spec.Host))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
+	}
+	for _, sm := range named {
+		if sm.Namespace == left.Namespace {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)})
 		}
 	}
 	return requests

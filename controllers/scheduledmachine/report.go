@@ -20,6 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 )
 
 // report writes the status at most once, and records Events after the write. It derives the status from this reconcile
@@ -39,8 +40,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	}
 	st.ObservedGeneration = s.scheduled.Generation
 	s.reportSchedule(now, actErr != nil)
-	s.reportChildren()
 	s.reportHost(now)
+	s.reportChildren()
 	s.reportConditions(d, actErr, now)
 	s.reportGate(d, actErr, now, r.Actuate.ActuationPaused())
 
@@ -94,10 +95,11 @@ func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, 
 // Decision failed.
 func (s *scope) reportSchedule(now time.Time, refused bool) {
 	st := &s.scheduled.Status
-	active, change := s.scheduleAt(now)
+	schedule := machineschedule.Resolve(s.scheduled, now)
+	active, change := schedule.Active, schedule.Change
 	var after time.Time
 	if !change.IsZero() {
-		_, after = s.schedule.At(change)
+		_, after = schedule.Schedule.At(change)
 	}
 	st.InSchedule = active
 	opens, closes := change, after
@@ -107,7 +109,7 @@ func (s *scope) reportSchedule(now time.Time, refused bool) {
 	st.NextActivation = instant(opens)
 	s.reportCleanup(closes, now, refused)
 	st.NextTransition = s.nextTransition(active, change)
-	st.Days, st.Hours = oneLine(s.scheduled.Spec.Schedule.DaysOfWeek), oneLine(s.scheduled.Spec.Schedule.HoursOfDay)
+	st.Days, st.Hours = oneLine(schedule.Spec.DaysOfWeek), oneLine(schedule.Spec.HoursOfDay)
 }
 
 // nextTransition returns the next change of the schedule as text, or why there is none.

@@ -44,8 +44,10 @@ func (s *scope) waiting(now time.Time) *v1alpha1.DepartureWaiting {
 	if s.children.Machine == nil || s.paused || s.suppressed || s.exempt() {
 		return nil
 	}
-	d, _ := children.RequestOf(s.children.Machine, now)
-	return d.Waiting
+	if state, d := children.StateOf(s.children.Machine, now); state == children.Requested {
+		return d.Waiting
+	}
+	return nil
 }
 
 // lane returns the lane of a departure that starts now. Empty means the lane of the departure reason.

@@ -326,7 +326,7 @@ func TestWhoIsRefusedAsksAgain(t *testing.T) {
 		c.look()
 		recorded = slices.ContainsFunc(c.all, func(w *world) bool {
 			m, _ := w.machine()
-			return children.Abandoned(m)
+			return children.CanWithdraw(m)
 		})
 		c.clock.SetTime(c.clock.Now().Add(departure.Window / 2))
 	}
@@ -368,7 +368,8 @@ func TestWhoWaitsAgainIsHeldAgain(t *testing.T) {
 	}
 	for i, w := range c.all {
 		m, _ := w.machine()
-		if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held == children.Admitted(m, c.clock.Now()) {
+		state, _ := children.StateOf(m, c.clock.Now())
+		if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held == (state == children.Admitted) {
 			t.Errorf("machine %d has %v", i, m.Annotations)
 		}
 	}
@@ -385,7 +386,8 @@ func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
 	}
 	c.clock.SetTime(c.clock.Now().Add(departure.Window))
 	c.look()
-	if m, _ := c.machine(); children.Admitted(m, c.clock.Now()) || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
+	m, _ := c.machine()
+	if state, _ := children.StateOf(m, c.clock.Now()); state == children.Admitted || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
 		t.Errorf("it waits, and has %v", m.Annotations)
 	}
 	c.clock.SetTime(c.clock.Now().Add(departure.Window))

@@ -133,7 +133,7 @@ func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
 	w.clock.SetTime(monday.Add(9*time.Hour + time.Second))
 	w.reconcile()
 	m, _ := w.machine()
-	if !children.Abandoned(m) {
+	if !children.CanWithdraw(m) {
 		t.Fatalf("on record is %q, deleted %v", m.Annotations[v1alpha1.DepartureAnnotation], m.DeletionTimestamp)
 	}
 	w.clock.SetTime(monday.Add(24*time.Hour + time.Second))

@@ -18,9 +18,10 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -46,10 +47,6 @@ type scope struct {
 	nodeState lifecycle.Presence
 	node      *corev1.Node
 	nodeLater bool
-
-	// schedule is the zero value, which is never active, if scheduleErr is set.
-	schedule    schedule.Schedule
-	scheduleErr error
 
 	// invalid has the validation errors of the spec.
 	invalid field.ErrorList
@@ -101,7 +98,6 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, suppressed: r.Actuate.Suppresses(), clockSuspect: r.APIClock.Trust() == rails.Suspect,
 		stalled: r.ReclaimTracker.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
 	}
-	s.schedule, s.scheduleErr = schedule.Parse(validation.ScheduleSpec(&sm.Spec.Schedule))
 
 	var err error
 	if s.cluster, s.paused, err = workload.ClusterOf(ctx, r.Reader, r.Children.Live, sm, sm.Spec.ClusterName); err != nil {
@@ -150,35 +146,27 @@ func (r *Reconciler) watchChildren(s *scope) error {
 	return errors.Join(errs...)
 }
 
-// scheduleAt returns whether the schedule is active, and when that changes. active is false while the schedule is
-// disabled or unreadable.
-func (s *scope) scheduleAt(now time.Time) (active bool, change time.Time) {
-	if !s.scheduled.ScheduleEnabled() || s.scheduleErr != nil {
-		return false, time.Time{}
-	}
-	return s.schedule.At(now)
-}
-
 // facts converts the observed objects to the facts of the decision, which has no Kubernetes types.
 func (s *scope) facts(now time.Time) lifecycle.Facts {
-	sm := s.scheduled
+	sm, schedule := s.scheduled, machineschedule.Resolve(s.scheduled, now)
 	f := lifecycle.Facts{
 		Now:            now,
 		Phase:          lifecycle.Phase(sm.Status.Phase),
 		Deleting:       !sm.DeletionTimestamp.IsZero(),
 		KillSwitch:     sm.Spec.KillSwitch,
 		Reclaim:        sm.BeingReclaimed(),
-		Enabled:        sm.ScheduleEnabled(),
-		Readable:       s.scheduleErr == nil,
+		Enabled:        schedule.Enabled,
+		Readable:       schedule.Err == nil,
+		Wanted:         schedule.Active,
+		Change:         schedule.Change,
 		Infrastructure: s.children.InfrastructureState(),
 		Bootstrap:      s.children.BootstrapState(),
 		Machine:        s.children.MachineState(),
 		Expedited:      s.children.Expedited(),
-		Claimed:        s.host.second(),
+		Claimed:        s.host.Standing >= hosts.Second,
 		Node:           s.nodeState,
 		ClockSuspect:   s.clockSuspect,
 	}
-	f.Wanted, f.Change = s.scheduleAt(now)
 	if s.cluster != nil {
 		f.Cluster = lifecycle.ClusterPresent
 		if !s.cluster.DeletionTimestamp.IsZero() {

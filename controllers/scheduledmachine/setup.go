@@ -69,7 +69,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, resync()),
 		)).
 		// ScheduledMachines of other managers count, so there is no filter.
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(r.hostChanges())).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(hostChanges())).
 		Watches(&v1alpha1.ReclaimedMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofReclaimed)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(wake.OfChild)).
 		// The change may make the host data of another Machine of the same host acceptable.

@@ -8,12 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // TestAPauseMakesNoScheduledMachine covers a topology with a new machine while writes are suppressed.
 func TestAPauseMakesNoScheduledMachine(t *testing.T) {
 	w := newWorld(t, item("desk", "9-17"))
-	w.r.Actuate = actuate.NewGated(&actuate.Gate{Paused: true}, w.Recorded(interceptor.Funcs{List: byIndex}))
+	gate := &actuate.Gate{Paused: true}
+	w.r.Actuate = actuate.NewGated(gate, testenv.Gated(gate.Transport, w.Recorded(interceptor.Funcs{List: byIndex})))
 	w.Writes = nil
 	for range 3 {
 		if res, err := w.try(); err != nil || res.RequeueAfter > 0 {

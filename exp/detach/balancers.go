@@ -115,7 +115,7 @@ type nodeBalancer struct {
 	later bool
 	// members are its memberships. steps has the step for each of them.
 	members []plan.Member
-	steps   []plan.Step
+	steps   []plan.MemberAction
 }
 
 // Reconcile runs one round for one load balancer.
@@ -200,7 +200,7 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 			o.nodes = append(o.nodes, s)
 		}
 	}
-	slices.SortStableFunc(o.nodes, func(a, b *nodeBalancer) int { return cmp.Compare(a.sortKey(), b.sortKey()) })
+	slices.SortStableFunc(o.nodes, func(a, b *nodeBalancer) int { return cmp.Compare(a.rank(), b.rank()) })
 	all, err := balancersOf(ctx, r.Reader, client.ObjectKeyFromObject(cluster))
 	if err != nil {
 		return nil, err
@@ -276,8 +276,8 @@ func progressOf(a *expv1.NodeAttachment, name string) *expv1.BalancerProgress {
 	return &a.Status.LoadBalancers[i]
 }
 
-// sortKey is the sort key of a Node: emergencies come first.
-func (s *nodeBalancer) sortKey() int {
+// rank is the sort key of a Node: emergencies come first.
+func (s *nodeBalancer) rank() int {
 	if s.attachment.Spec.Trigger == string(plan.Emergency) {
 		return 0
 	}
@@ -304,7 +304,7 @@ func (o *round) readMemberships(ctx context.Context, driver balancer.Driver) err
 	defer cancel()
 	for _, s := range o.nodes {
 		wanted := s.out && !s.discovered && s.attachment.Spec.Trigger != string(plan.Gone)
-		misplaced := func(m plan.Member) bool { return o.withoutAddress(m) || o.addressStale(driver, s, m) }
+		misplaced := func(m plan.Member) bool { return o.hasNoAddress(m) || o.addressChanged(driver, s, m) }
 		if !wanted && !slices.ContainsFunc(s.members, misplaced) {
 			continue
 		}
@@ -341,15 +341,15 @@ func (o *round) rediscoverLost(ctx context.Context, driver balancer.Driver) erro
 // absent reports whether the membership no longer belongs to the Node. After a reload, the Node may have another one.
 func absent(m plan.Member) bool { return m.Status.State == balancer.Absent }
 
-// withoutAddress reports whether a membership of HAProxy was recorded by a version that stored no address.
-func (o *round) withoutAddress(m plan.Member) bool {
-	return o.lb.Spec.HAProxy != nil && m.Membership.Address == ""
+// hasNoAddress reports whether a membership of HAProxy was recorded by a version that stored no address.
+func (o *round) hasNoAddress(m plan.Member) bool {
+	return o.lb.Spec.HAProxy != nil && m.Place.Address == ""
 }
 
-// addressStale reports whether a drained membership has an address that the Node no longer has. Its server may have
+// addressChanged reports whether a drained membership has an address that the Node no longer has. Its server may have
 // followed the Node: DNS and "set server addr" change the address of a server, and keep the drain.
-func (o *round) addressStale(driver balancer.Driver, s *nodeBalancer, m plan.Member) bool {
-	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Membership)
+func (o *round) addressChanged(driver balancer.Driver, s *nodeBalancer, m plan.Member) bool {
+	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Place)
 }
 
 // node returns the identity of the Node for drivers.
@@ -398,7 +398,7 @@ func (o *round) readStatuses(ctx context.Context, driver balancer.Driver) error 
 				s.failed = err
 			}
 			switch {
-			case o.withoutAddress(*m), s.failed != nil && o.addressStale(driver, s, *m): // The address could not be read.
+			case o.hasNoAddress(*m), s.failed != nil && o.addressChanged(driver, s, *m): // The address could not be read.
 				m.Status = balancer.Status{State: balancer.Unknown}
 			case driver.Elsewhere(s.node(), m.Membership):
 				m.Status = balancer.Status{State: balancer.Absent}
@@ -424,11 +424,11 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *nodeBal
 	s.discovered, o.callErrors = err == nil, join(o.callErrors, err)
 	for i := range s.members {
 		switch m := &s.members[i]; {
-		case o.withoutAddress(*m):
-			m.Membership.Address = addressIn(found, m.Membership, err)
-		case o.addressStale(driver, s, *m):
-			if now := addressIn(found, m.Membership, err); now != "" && now != expv1.NoAddress {
-				m.Membership.Address = now
+		case o.hasNoAddress(*m):
+			m.Place.Address = addressIn(found, m.Place, err)
+		case o.addressChanged(driver, s, *m):
+			if now := addressIn(found, m.Place, err); now != "" && now != expv1.NoAddress {
+				m.Place.Address = now
 			}
 		}
 	}
@@ -493,7 +493,7 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 		}
 		switch err := r.record(ctx, o, driver, s); {
 		case apierrors.IsInvalid(err): // The API rejects it, for example because there are too many memberships.
-			s.failed, s.steps = err, make([]plan.Step, len(s.members))
+			s.failed, s.steps = err, make([]plan.MemberAction, len(s.members))
 		case err != nil:
 			s.unwritten = err
 			errs = append(errs, err)
@@ -539,8 +539,8 @@ func (o *round) refused(act plan.Act, err error) {
 }
 
 // does reports whether the call what covers a membership of the Node in this round.
-func (s *nodeBalancer) does(act plan.Act) bool {
-	return s.unwritten == nil && !s.later && slices.ContainsFunc(s.steps, func(step plan.Step) bool { return step.Act == act })
+func (s *nodeBalancer) does(what plan.Act) bool {
+	return s.unwritten == nil && !s.later && slices.ContainsFunc(s.steps, func(step plan.MemberAction) bool { return step.Act == what })
 }
 
 func (o *round) memberships(act plan.Act) (memberships []balancer.Membership) {

@@ -160,9 +160,9 @@ func (s *scope) observePods(ctx context.Context) {
 	}
 	for _, set := range s.sets {
 		d := plan.DaemonSet{Name: set.String(), LoadBalancers: set.balancers, Rolled: set.rolled}
-		if s.aside != nil {
-			pods, err := set.pods(ctx, s.aside, client.MatchingFields{nodeField: s.node.Name})
-			d.Known, s.unread = err == nil, errors.Join(s.unread, err)
+		if s.daemonSetReader != nil {
+			pods, err := set.pods(ctx, s.daemonSetReader, client.MatchingFields{nodeField: s.node.Name})
+			d.Known, s.daemonSetErr = err == nil, errors.Join(s.daemonSetErr, err)
 			for i := range pods {
 				d.Pods = append(d.Pods, podFacts(&pods[i]))
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -221,6 +222,26 @@ func TestOtherReasonsComeFirst(t *testing.T) {
 		w.runPod("ws-1", "1", true)
 		w.settle()
 		w.wantOut("It stays after all", false, false)
+	})
+}
+
+// TestACordonAfterAnUnreadyPodGetsTheFullDeadline checks that an hour without one load balancer takes nothing from the
+// deadline of another one.
+func TestACordonAfterAnUnreadyPodGetsTheFullDeadline(t *testing.T) {
+	inServed(t, func(w *world) {
+		w.endPod("ws-1")
+		w.settle()
+		w.wantOut("Its pod ends", true, false)
+		w.clock.SetTime(w.clock.Now().Add(time.Hour))
+		w.drivers["other"].servers["ws-1"].connections = 1
+		w.edit("ws-1", cordon)
+		if w.turns(2); len(w.stopper.stops) > 0 {
+			t.Error("pods are stopped while the other load balancer sends traffic")
+		}
+		w.clock.SetTime(w.clock.Now().Add(5 * time.Minute))
+		if w.turns(1); w.stopper.stops["lab/ws-1"] == 0 {
+			t.Error("the deadline of the other load balancer has passed")
+		}
 	})
 }
 

@@ -67,6 +67,28 @@ func TestAMachineThatLeavesIsCordonedByUs(t *testing.T) {
 }
 
 // TestAPlaceWaitsForItsNode: a machine leaves, and comes back the next day.
+// TestOurCordonOfALeavingMachineStays checks that a Machine cache that lags behind the departure record does not undo
+// the cordon of the eviction step.
+func TestOurCordonOfALeavingMachineStays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.leave("ws-1", "")
+		remote, err := w.nodes.Actuate.Remote(w.Context(), w.nodes.ClusterCache, cluster)
+		w.must(err)
+		node := w.node("ws-1")
+		before := node.DeepCopy()
+		node.Spec.Unschedulable = true
+		w.must(remote.For(actuate.OnNode(w.machine("ws-1"), "MovePods", w.clock.Now())).PatchLocked(w.Context(), node, before))
+		w.settle()
+		if !w.node("ws-1").Spec.Unschedulable {
+			t.Error("the Node of a Machine that is being deleted is uncordoned")
+		}
+		w.vanish("ws-1")
+		if w.settle(); w.node("ws-1").Spec.Unschedulable {
+			t.Error("the Node stays without its Machine, and is still cordoned")
+		}
+	})
+}
+
 func TestAPlaceWaitsForItsNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)

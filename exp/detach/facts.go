@@ -38,10 +38,7 @@ func nodeFacts(node *corev1.Node) plan.Node {
 	n := plan.Node{
 		Exists: true, UID: string(node.UID), Unschedulable: node.Spec.Unschedulable, CordonedByUs: cordonedByUs(node),
 		DetachAnnotation: node.Annotations[expv1.NodeDetachAnnotation], Marked: node.Annotations[expv1.NodeDetachingAnnotation] == "true",
-		Stopped: podorder.Stopped(node),
-	}
-	for _, c := range node.Status.Conditions {
-		n.Ready = n.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && node.DeletionTimestamp.IsZero()
+		Stopped: podorder.Stopped(node), Ready: workload.NodeReady(node) && node.DeletionTimestamp.IsZero(),
 	}
 	for _, t := range node.Spec.Taints {
 		n.Taints = append(n.Taints, plan.Taint{Key: t.Key, Value: t.Value})
@@ -68,7 +65,7 @@ func machineFacts(m *clusterv1.Machine, now time.Time) plan.Machine {
 	case recorded, !held:
 		return plan.Leaves
 	default:
-		return plan.Stays
+		return plan.AwaitsDeparture
 	}
 }
 

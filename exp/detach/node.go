@@ -101,11 +101,11 @@ type scope struct {
 	// balancers are the LoadBalancers of the Cluster. sets are the DaemonSets that these name.
 	balancers []expv1.LoadBalancer
 	sets      []daemonSet
-	// aside reads the DaemonSets and their pods. It is nil while the workload cluster is not connected, and unread is
-	// the error, if any. daemonSets is their state on the Node.
-	aside      client.Reader
-	unread     error
-	daemonSets []plan.DaemonSet
+	// daemonSetReader reads the DaemonSets and their pods. It is nil until its cache is synced. daemonSetErr is the
+	// error, if any. daemonSets is their state on the Node.
+	daemonSetReader client.Reader
+	daemonSetErr    error
+	daemonSets      []plan.DaemonSet
 }
 
 // requestFor returns the request for a Node of a Cluster. An empty node stands for the Cluster itself, whose rolls are
@@ -133,7 +133,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	again, err := r.reconcile(ctx, s)
 	r.fresh.Wrote(req, before, versionOf(s.attachment))
 	if err == nil {
-		err = s.unread // All work that does not need the unread data is done.
+		err = s.daemonSetErr // All work that does not need the unread data is done.
 	}
 	// A new connection to the workload cluster enqueues the Node.
 	result, err := r.fresh.Meet(req, now, client.IgnoreNotFound(workload.IgnoreNotConnected(err)))
@@ -168,7 +168,7 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 		n := nodeFacts(node)
 		n.Machine = machineFacts(s.machine, now)
 		held := n.Machine == plan.Leaves && holds(s.machine, v1alpha1.PreTerminateHookAnnotation)
-		return n.Ready && !held && n.Trigger(r.Taints).StopsPods()
+		return n.Ready && !held && n.StopsPods(r.Taints)
 	}
 	if s.node == nil || !leaves(s.node) {
 		r.Pods.ForgetWithoutHook(request)
@@ -257,7 +257,7 @@ func release(ctx context.Context, write *actuate.Actuator, obj client.Object) er
 
 // observeNode reads the Machine, and, if the workload cluster is connected, the Node.
 func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.ObjectKey) error {
-	s.aside, s.unread = r.aside.Reader(ctx, key, namespacesOf(s.sets))
+	s.daemonSetReader, s.daemonSetErr = r.aside.Reader(ctx, key, namespacesOf(s.sets))
 	err := r.nodes.Start(ctx, key)
 	if s.name == "" { // The watch enqueues each Node.
 		return workload.IgnoreNotConnected(err)
@@ -410,14 +410,14 @@ func (s *scope) record() (r plan.Record) {
 			continue
 		}
 		if r.Memberships++; m.Lasts {
-			r.Lasting++
+			r.Permanent++
 		}
 	}
 	for _, lb := range notDeleting(s.balancers) {
 		p := progressOf(a, lb.Name)
 		concerned := mustDetach(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane) && !hasNoIdentity(&lb, &a.Spec)
 		out := current(p, &lb, a) && p.Phase == expv1.PhaseDetached
-		r.Open = r.Open || concerned && !out && a.DeletionTimestamp.IsZero()
+		r.Unconfirmed = r.Unconfirmed || concerned && !out && a.DeletionTimestamp.IsZero()
 	}
 	return r
 }
@@ -524,7 +524,7 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 	if d.Forget {
 		a.Spec.Memberships = slices.DeleteFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return !m.Lasts })
 	}
-	if d.Trigger != "" && a.Spec.Trigger == "" {
+	if detachesMore(a, d) {
 		a.Spec.Since = now
 	}
 	if a.Spec.Trigger = string(d.Trigger); d.Trigger == "" {
@@ -540,6 +540,13 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 	if s.node != nil || d.Trigger == plan.Emergency {
 		a.Spec.ProviderID, a.Spec.Addresses = s.providerID, s.addresses
 	}
+}
+
+// detachesMore reports whether the decision detaches the Node from a load balancer from which the record does not. The
+// deadlines of load balancers then start again.
+func detachesMore(a *expv1.NodeAttachment, d plan.Decision) bool {
+	return d.Trigger != "" && (a.Spec.Trigger == "" || len(a.Spec.LoadBalancers) > 0 &&
+		(len(d.LoadBalancers) == 0 || slices.ContainsFunc(d.LoadBalancers, func(lb string) bool { return !mustDetach(a, lb) })))
 }
 
 // ofControlPlane reports whether the Node has the label of control plane Nodes.

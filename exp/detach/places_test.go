@@ -278,16 +278,17 @@ func TestPodsOfANodeThatLeavesAreStopped(t *testing.T) {
 		leaves func(*world)
 		want   bool
 	}{
-		"Runs":            {func(*world) {}, false},
-		"Cordoned":        {edit(cordon), true},
-		"Autoscaler":      {taint(plan.AutoscalerTaint, "1"), true},
-		"OurTaint":        {taint(plan.AutoscalerTaint, plan.OurTaintValue), false},
-		"Karpenter":       {taint("karpenter.sh/disrupted", ""), true},
-		"Dedicated":       {taint("dedicated", "gpu"), false},
-		"Asked":           {edit(func(n *corev1.Node) { n.Annotations = map[string]string{expv1.NodeDetachAnnotation: "true"} }), false},
-		"MachineUnhooked": {hooked(false), true},
-		"MachineHooked":   {hooked(true), false},
-		"Emergency":       {func(w *world) { w.leave("ws-1", v1alpha1.ReclaimedByOwner) }, false},
+		"Runs":             {func(*world) {}, false},
+		"Cordoned":         {edit(cordon), true},
+		"Autoscaler":       {taint(plan.AutoscalerTaint, "1"), true},
+		"OurTaint":         {taint(plan.AutoscalerTaint, plan.OurTaintValue), false},
+		"Karpenter":        {taint("karpenter.sh/disrupted", ""), true},
+		"Dedicated":        {taint("dedicated", "gpu"), false},
+		"Asked":            {edit(func(n *corev1.Node) { n.Annotations = map[string]string{expv1.NodeDetachAnnotation: "true"} }), false},
+		"AskedAndCordoned": {edit(func(n *corev1.Node) { n.Annotations = map[string]string{expv1.NodeDetachAnnotation: "true"}; cordon(n) }), true},
+		"MachineUnhooked":  {hooked(false), true},
+		"MachineHooked":    {hooked(true), false},
+		"Emergency":        {func(w *world) { w.leave("ws-1", v1alpha1.ReclaimedByOwner) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -142,8 +142,8 @@ func (s *nodeBalancer) notFoundNote() string {
 	return "no member is " + strings.Join(ids, " or ")
 }
 
-func (o *round) waitsFor(m plan.Member, step plan.Step) string {
-	name := nameOf(m.Membership)
+func (o *round) waitsFor(m plan.Member, step plan.MemberAction) string {
+	name := nameOf(m.Place)
 	switch {
 	case step.Held != "":
 		return name + " stays: " + step.Held

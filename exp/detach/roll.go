@@ -33,7 +33,7 @@ import (
 // worker reconciles a Cluster at a time, so two Nodes never start together for one DaemonSet.
 func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duration, err error) {
 	now, turns := r.Clock.Now(), map[client.ObjectKey]plan.RollStep{}
-	if s.aside == nil && slices.ContainsFunc(s.sets, func(set daemonSet) bool { return set.rolled }) {
+	if s.daemonSetReader == nil && slices.ContainsFunc(s.sets, func(set daemonSet) bool { return set.rolled }) {
 		return 0, nil // The data is not read yet, or the cluster is not connected. Both events enqueue the Cluster.
 	}
 	var errs []error
@@ -57,7 +57,7 @@ func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duratio
 // pods.
 func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t plan.RollStep, err error) {
 	d := &appsv1.DaemonSet{}
-	switch err := s.aside.Get(ctx, set.ObjectKey, d); {
+	switch err := s.daemonSetReader.Get(ctx, set.ObjectKey, d); {
 	case apierrors.IsNotFound(err):
 		return plan.RollStep{Waits: "there is no such DaemonSet", Late: true}, nil
 	case err != nil:
@@ -78,7 +78,7 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 	if roll.Revision, err = r.revision(ctx, cluster, d); err != nil {
 		return unreadable(err)
 	}
-	pods, err := set.pods(ctx, s.aside)
+	pods, err := set.pods(ctx, s.daemonSetReader)
 	if err != nil {
 		return unreadable(err)
 	}

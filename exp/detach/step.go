@@ -89,8 +89,8 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d
 	}
 	name := "load balancer " + lb.Name
 	has, limit := time.Duration(lb.Spec.DeadlineSeconds)*time.Second, fmt.Sprintf("its deadline, spec.deadlineSeconds %d", lb.Spec.DeadlineSeconds)
-	if half := d.Grace / 2; half > 0 && half < has { // Half of the grace period remains for the drain.
-		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
+	if half, name := d.HalfGrace(); half > 0 && half < has {
+		has, limit = half, name
 	}
 	until := d.Began.Add(has)
 	switch {

@@ -34,6 +34,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // tester is the common interface of a test and a property.
@@ -149,7 +150,7 @@ func (w *world) nodeObject(name string, life int) *corev1.Node {
 
 // restart replaces the manager with another one without state.
 func (w *world) restart() {
-	c := w.recorded()
+	c := testenv.Gated(w.gate.Transport, w.recorded())
 	clusters := clusters{clustercache.NewFakeClusterCache(c, cluster, detach.NodesWatch), w}
 	w.nodes = (&detach.NodeReconciler{
 		Pods:  &w.stopper,

@@ -21,7 +21,7 @@ import (
 
 // act carries out the step of a decision. If again is true, the caller must read the facts again.
 func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again bool, warnings []string, err error) {
-	switch d.Step {
+	switch d.Write {
 	case verdict.Record:
 		return e.record(ctx, s, d)
 	case verdict.Queue:
@@ -39,7 +39,7 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 	case verdict.Delete:
 		again, err = rereadOnConflict(false, e.Write.Delete(ctx, s.pod))
 		return again, nil, err
-	case verdict.Forget:
+	case verdict.RemoveTrackingMark:
 		for _, m := range s.moved {
 			warnings = append(warnings, e.trackRequest(ctx, m.RescheduleRequest, false)...)
 		}
@@ -141,24 +141,28 @@ func controllerOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// previousAskedTime returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is
-// recreated on a draining Node keeps the first deadline; otherwise the drain would never end. An askedTime before the
-// Node was cordoned belongs to an earlier drain.
-func (e *Evictor) previousAskedTime(ctx context.Context, s *scope) (first metav1.Time, err error) {
+// longestLag bounds how far the cache lags behind. A request of a new pod's predecessor may be missing in it, and the
+// deadline would start again. Pods that ran before the drain, nearly all, cost no live list.
+const longestLag = time.Minute
+
+// askedBefore returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is recreated
+// on a draining Node keeps the first deadline; otherwise an operator that ignores the cordon would block the drain
+// forever. Only requests of the current drain have the controller label, unless no guard saw the drain end: an askedTime
+// before the Node was cordoned belongs to an earlier drain.
+func (e *Evictor) askedBefore(ctx context.Context, s *scope) (first metav1.Time, err error) {
 	reader := e.Cache
-	if reader == nil {
+	if reader == nil || e.Clock.Now().Before(s.pod.CreationTimestamp.Add(longestLag)) {
 		reader = e.Live
 	}
 	list := &evictionv1.RescheduleRequestList{}
-	if err := reader.List(ctx, list, client.InNamespace(s.pod.Namespace)); err != nil {
+	if err := reader.List(ctx, list, client.InNamespace(s.pod.Namespace), client.HasLabels{evictionv1.ControllerLabel}); err != nil {
 		return first, fmt.Errorf("listing RescheduleRequests: %w", err)
 	}
 	var asked []metav1.Time
 	controller := controllerOf(s.pod)
 	for i := range list.Items {
 		r := &list.Items[i]
-		of, sameDrain := r.Labels[evictionv1.ControllerLabel]
-		replaced := sameDrain && (r.Spec.Pod.Name == s.pod.Name || controller != "" && of == controller)
+		replaced := r.Spec.Pod.Name == s.pod.Name || controller != "" && r.Labels[evictionv1.ControllerLabel] == controller
 		if !replaced || r.Spec.Pod.UID == s.pod.UID || r.Spec.NodeName != s.pod.Spec.NodeName ||
 			r.Spec.Policy != s.policy.PolicyReference || r.Spec.AskedTime.IsZero() || s.pod.CreationTimestamp.Before(&r.Spec.AskedTime) {
 			continue

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -248,6 +249,19 @@ func TestAPodThatComesBackOnItsNode(t *testing.T) {
 			w.evict(last.Name, verdict.Allow, verdict.Overdue)
 		})
 	}
+}
+
+// TestAPodThatComesBackBeforeTheCacheShowsIt keeps the first deadline, also if the cache lacks the first request.
+func TestAPodThatComesBackBeforeTheCacheShowsIt(t *testing.T) {
+	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
+	w.evictor.Cache = fake.NewClientBuilder().WithScheme(w.Client.Scheme()).Build()
+	first := w.pod("db-0", 0)
+	w.drain(0, true)
+	w.evict("db-0", verdict.Wait, verdict.Requested)
+	w.leave(first)
+	w.pass(time.Minute)
+	w.pod("db-0", 0) // The fake cache has no pod, so the Evictor reads live. It lacks the first request, too.
+	w.evict("db-0", verdict.Allow, verdict.Overdue)
 }
 
 // TestAPodThatComesBackInAnotherDrain gets its whole deadline, and so does another pod of the same controller.

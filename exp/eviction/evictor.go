@@ -56,9 +56,8 @@ type Evictor struct {
 	Clock clock.PassiveClock
 	// Taints are the keys of taints that mark a Node as draining, besides a cordon.
 	Taints []string
-	// NameProtection protects new pods: for this long after its creation, a pod with the name of a moved pod is not
-	// evicted by name alone.
-	NameProtection time.Duration
+	// Keep is verdict.Facts.Keep.
+	Keep time.Duration
 }
 
 // An Attempt is a client's request to evict a pod.
@@ -99,9 +98,9 @@ type CacheAnswer int
 const (
 	// Undecided means that the decision needs live reads.
 	Undecided CacheAnswer = iota
-	// Unrecorded means that the pod has to wait, and has no RescheduleRequest yet. The guard may answer 429 now;
-	// EvictLive creates the request.
-	Unrecorded
+	// WaitWithoutRequest means that the pod waits, and has no RescheduleRequest yet. The guard answers 429 if no slot is
+	// free; EvictLive must still create the request.
+	WaitWithoutRequest
 	// Decided means that the response is final.
 	Decided
 )
@@ -132,7 +131,7 @@ func (e *Evictor) EvictCached(ctx context.Context, w Attempt) (Response, CacheAn
 	return Response{}, Undecided, nil
 }
 
-// maxResourceVersion places a request that does not exist yet behind all others in the queue.
+// maxResourceVersion is the sort key of a request that is not created yet: the last in the queue.
 var maxResourceVersion = strconv.FormatUint(math.MaxUint64, 10)
 
 // evictDraining decides from the cache on a pod that a policy selects, on a Node that is draining.
@@ -144,13 +143,13 @@ func (e *Evictor) evictDraining(ctx context.Context, s *scope) (resp Response, k
 	s.node, s.request, known = verdict.Draining, &evictionv1.RescheduleRequest{}, Decided
 	switch err := e.Cache.Get(ctx, client.ObjectKey{Namespace: s.pod.Namespace, Name: string(s.pod.UID)}, s.request); {
 	case apierrors.IsNotFound(err):
-		known = Unrecorded
+		known = WaitWithoutRequest
 		s.request.ResourceVersion, s.request.Spec.Pod.UID = maxResourceVersion, s.pod.UID
 	case err != nil:
 		return Response{}, Undecided
 	}
 	resp, waits := e.answersFromCache(ctx, s)
-	if !waits || known == Unrecorded && resp.Outcome != verdict.WaitingForTurn {
+	if !waits || known == WaitWithoutRequest && resp.Outcome != verdict.WaitingForTurn {
 		return Response{}, Undecided
 	}
 	return resp, known
@@ -164,8 +163,8 @@ func (e *Evictor) answersFromCache(ctx context.Context, s *scope) (resp Response
 			return Response{}, false
 		}
 	}
-	resp = s.response(e.Clock.Now(), e.NameProtection)
-	return resp, resp.Answer == verdict.Wait && resp.Step == verdict.None
+	resp = s.response(e.Clock.Now(), e.Keep)
+	return resp, resp.Answer == verdict.Wait && resp.Write == verdict.None
 }
 
 // EvictLive decides on an eviction from live reads.
@@ -188,18 +187,19 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 		switch {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return Response{Decision: verdict.Decision{Outcome: verdict.NotRunning}, Pod: s.pod, Policy: s.policy}, nil // The namespace is being deleted with its pods.
-		case resp.Step == verdict.Mark && Refused(err):
-			return e.handleRefusedMark(ctx, s, resp, err)
+		case resp.Write == verdict.Mark && Refused(err):
+			return e.unasked(ctx, s, resp, err)
 		case err != nil || !again:
 			return resp, err
-		case resp.Step == verdict.Record && s.request != nil && e.Cache != nil:
+		case resp.Write == verdict.Record && s.request != nil && e.Cache != nil:
 			if next, waits := e.answersFromCache(ctx, s); waits {
 				resp.Decision = next.Decision
 				return resp, nil
 			}
 		}
 	}
-	return resp, nil // Other guards changed the objects in each round. The client retries.
+	resp.Decision = verdict.Changing(resp.Policy.facts()) // Nothing was written in the last round.
+	return resp, nil
 }
 
 // handleRefusedMark handles a mark that the API server refused. At the deadline the fallback of the policy applies, as

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -217,6 +218,20 @@ func TestACacheThatIsLate(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 	if !w.isMarked(last) {
 		t.Error("the operator of the pod that is not shown yet is not asked")
+	}
+}
+
+// TestAPodThatKeepsChanging has a conflict in every round: the response must not claim that the operator was asked.
+func TestAPodThatKeepsChanging(t *testing.T) {
+	w, p := newDrain(t, nil)
+	w.Fail = func(n int) (before, after error) {
+		if n == 0 { // The request is created. The mark is refused.
+			return nil, nil
+		}
+		return apierrors.NewConflict(corev1.Resource("pods"), p.Name, nil), nil
+	}
+	if resp := w.evict("db-0", verdict.Wait, verdict.Waiting); resp.Write != verdict.None || !strings.Contains(resp.Cause, "keeps changing") {
+		t.Errorf("got %+v", resp.Decision)
 	}
 }
 

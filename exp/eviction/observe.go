@@ -113,7 +113,7 @@ func (e *Evictor) selects(ctx context.Context, s *scope, policies Policies, pod 
 
 // observePod reads the pod and the other facts. cached is the pod in the cache, nil if it is not there.
 func (e *Evictor) observePod(ctx context.Context, s *scope, policies Policies, cached *corev1.Pod) error {
-	side, pod := e.readNodeAndRequest(ctx, cached), &corev1.Pod{}
+	started, pod := e.startRead(ctx, cached), &corev1.Pod{}
 	switch err := e.Live.Get(ctx, s.wanted.Pod, pod); {
 	case kinds.NoObject(err):
 		s.pod, s.policy = nil, nil
@@ -128,9 +128,9 @@ func (e *Evictor) observePod(ctx context.Context, s *scope, policies Policies, c
 		return nil
 	}
 	if cached == nil || cached.UID != pod.UID || cached.Spec.NodeName != pod.Spec.NodeName {
-		side = e.readNodeAndRequest(ctx, pod)
+		started = e.startRead(ctx, pod)
 	}
-	return e.observeSelected(ctx, s, side)
+	return e.observeSelected(ctx, s, <-started)
 }
 
 // nodeAndRequest holds the Node and the request of a pod.
@@ -140,36 +140,35 @@ type nodeAndRequest struct {
 	err     error
 }
 
-// readNodeAndRequest reads the Node of a pod and its request in parallel, and returns at once. pod may be nil.
-func (e *Evictor) readNodeAndRequest(ctx context.Context, pod *corev1.Pod) <-chan nodeAndRequest {
+// startRead starts both reads now. The channel delivers the result. pod may be nil: then there is none.
+func (e *Evictor) startRead(ctx context.Context, pod *corev1.Pod) <-chan nodeAndRequest {
 	done := make(chan nodeAndRequest, 1)
 	if pod == nil {
 		return done
 	}
 	go func() {
-		var b nodeAndRequest
+		var read nodeAndRequest
 		var working sync.WaitGroup
-		working.Go(func() { b.node = e.nodeOf(ctx, pod.Spec.NodeName) })
+		working.Go(func() { read.node = e.nodeOf(ctx, pod.Spec.NodeName) })
 		r := &evictionv1.RescheduleRequest{}
 		switch err := e.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, r); {
 		case err == nil:
-			b.request = r
+			read.request = r
 		case !kinds.NoObject(err):
-			b.err = fmt.Errorf("reading RescheduleRequest: %w", err)
+			read.err = fmt.Errorf("reading RescheduleRequest: %w", err)
 		}
 		working.Wait()
-		done <- b
+		done <- read
 	}()
 	return done
 }
 
 // observeSelected reads the remaining facts of a pod that a policy selects.
-func (e *Evictor) observeSelected(ctx context.Context, s *scope, side <-chan nodeAndRequest) error {
-	b := <-side
-	if b.err != nil {
-		return b.err
+func (e *Evictor) observeSelected(ctx context.Context, s *scope, read nodeAndRequest) error {
+	if read.err != nil {
+		return read.err
 	}
-	s.node, s.request = b.node, b.request
+	s.node, s.request = read.node, read.request
 	if s.pod.Spec.NodeName == "" || s.node == verdict.Healthy { // On a draining Node, an eviction by name is for the pod of that name.
 		if err := e.observeMoved(ctx, s); err != nil {
 			return err

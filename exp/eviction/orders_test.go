@@ -205,7 +205,7 @@ func (w *tale) dieBeforeAsking(name string) {
 func (w *tale) disturb() {
 	begin := w.clock.Now()
 	w.Fail = func(int) (before, after error) {
-		if w.clock.Now().Sub(begin) >= verdict.Fresh/2 { // Every call has ended by then, and writes nothing more.
+		if w.clock.Now().Sub(begin) >= verdict.QueueTTL/2 { // Every call has ended by then, and writes nothing more.
 			return testenv.ErrLost, nil
 		}
 		switch w.rand.IntN(8) {
@@ -225,7 +225,7 @@ func (w *tale) disturb() {
 				}
 				w.busy--
 				w.Fail = fail
-				if w.clock.Now().Sub(begin) >= verdict.Fresh/2 { // Every call has ended by then.
+				if w.clock.Now().Sub(begin) >= verdict.QueueTTL/2 { // Every call has ended by then.
 					w.note("a call has ended")
 					return testenv.ErrLost, nil
 				}

@@ -247,6 +247,7 @@ func TestAnUnconfirmedMarkCounts(t *testing.T) {
 func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first, second, third := w.pod("db-0", 0), w.pod("db-1", 0), w.pod("db-2", 0)
+	w.pass(time.Minute) // The pods are not new.
 	w.drain(0, true)
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
@@ -279,7 +280,7 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 		t.Errorf("the cache lists all pods %d times for a pod that waits", w.late.podLists)
 	}
 	resp, known, err := w.evictor.EvictCached(t.Context(), eviction.Attempt{Pod: client.ObjectKeyFromObject(third)})
-	if err != nil || known != eviction.Unrecorded || resp.Outcome != verdict.WaitingForTurn {
+	if err != nil || known != eviction.WaitWithoutRequest || resp.Outcome != verdict.WaitingForTurn {
 		t.Errorf("got %+v, %d, %v", resp.Decision, known, err)
 	}
 	w.evict("db-2", verdict.Wait, verdict.WaitingForTurn)

@@ -5,7 +5,6 @@ package eviction
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,11 +23,6 @@ import (
 // are gone. One runs in a cluster.
 type RequestReconciler struct {
 	*Evictor
-
-	// gone holds when the pod of each request was first seen to be gone. It is lost on a change of leader: the request
-	// then stays longer.
-	mu   sync.Mutex
-	gone map[client.ObjectKey]time.Time
 }
 
 // A RequestResult is the outcome of one reconcile of a request.
@@ -49,7 +43,6 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 	r := &evictionv1.RescheduleRequest{}
 	switch err := t.Live.Get(ctx, key, r); {
 	case kinds.NoObject(err):
-		t.Forget(key)
 		return RequestResult{}, nil
 	case err != nil:
 		return RequestResult{}, fmt.Errorf("reading RescheduleRequest: %w", err)
@@ -88,16 +81,14 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 	return done, nil
 }
 
-// recordPodGone removes the tracking mark, and records since when the pod is gone, for kubectl get. If the Node is not
-// draining any more, it also removes the controller label, so that a later pod gets a full deadline.
+// recordPodGone removes the tracking mark, and records since when the pod is gone. The controller label marks requests of
+// the current drain. It goes when the drain ends, so that the next drain starts a new deadline.
 func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.RescheduleRequest, k verdict.RequestFacts) error {
 	if err := t.untrack(ctx, r); err != nil {
 		return err
 	}
 	before := r.DeepCopy()
-	if r.Spec.PodGoneTime.IsZero() {
-		r.Spec.PodGoneTime = metav1.NewTime(k.GoneSince)
-	}
+	r.Spec.PodGoneTime = metav1.NewTime(k.GoneSince)
 	if k.Node == verdict.Healthy {
 		delete(r.Labels, evictionv1.ControllerLabel)
 	}
@@ -117,7 +108,9 @@ func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.Reschedul
 		k.Pod, k.Same = podFacts(pod, &r.Spec.Request), pod.UID == r.Spec.Pod.UID
 	}
 	if k.Pod == nil || !k.Same || k.Pod.Finished {
-		k.GoneSince = t.goneSince(client.ObjectKeyFromObject(r), k.Now)
+		if k.GoneSince = r.Spec.PodGoneTime.Time; k.GoneSince.IsZero() || k.GoneSince.After(k.Now) { // A clock was ahead.
+			k.GoneSince = k.Now
+		}
 		k.Node = t.nodeOf(ctx, r.Spec.NodeName)
 		return k, nil, nil
 	}
@@ -152,29 +145,12 @@ func (t *RequestReconciler) observePolicy(ctx context.Context, reader client.Rea
 	return nil
 }
 
-// goneSince returns when the pod of a request was first seen to be gone.
-func (t *RequestReconciler) goneSince(request client.ObjectKey, now time.Time) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.gone == nil {
-		t.gone = map[client.ObjectKey]time.Time{}
-	}
-	if _, known := t.gone[request]; !known {
-		t.gone[request] = now
-	}
-	return t.gone[request]
-}
-
 // drop removes the tracking mark, then deletes the request.
 func (t *RequestReconciler) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if err := t.untrack(ctx, r); err != nil {
 		return err
 	}
-	if err := t.Write.Delete(ctx, r); err != nil {
-		return err
-	}
-	t.Forget(client.ObjectKeyFromObject(r))
-	return nil
+	return t.Write.Delete(ctx, r)
 }
 
 // untrack removes the tracking mark of a request. If the API server refuses the write, the mark stays: it blocks no
@@ -189,11 +165,4 @@ func (t *RequestReconciler) untrack(ctx context.Context, r *evictionv1.Reschedul
 		return nil
 	}
 	return err
-}
-
-// Forget removes a request from memory: it is gone, or another leader reconciles it.
-func (t *RequestReconciler) Forget(request client.ObjectKey) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.gone, request)
 }

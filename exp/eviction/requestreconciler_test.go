@@ -60,7 +60,22 @@ func TestARequestShowsThatItsPodIsGone(t *testing.T) {
 		}
 		w.pass(time.Minute)
 	}
-	w.pass(eviction.DefaultNameProtection)
+	w.restart(interceptor.Funcs{}) // Another leader continues.
+	w.pass(eviction.Keep - 2*time.Minute)
+	if w.tend(); len(w.requests()) > 0 {
+		t.Errorf("left %s", w.left())
+	}
+}
+
+// TestAPodGoneTimeInTheFuture comes from a clock that was ahead, and is corrected.
+func TestAPodGoneTimeInTheFuture(t *testing.T) {
+	w, p := newRequest(t, nil)
+	w.leave(p)
+	w.pass(24 * time.Hour)
+	w.tend()
+	w.pass(-24 * time.Hour)
+	w.tend()
+	w.pass(eviction.Keep)
 	if w.tend(); len(w.requests()) > 0 {
 		t.Errorf("left %s", w.left())
 	}

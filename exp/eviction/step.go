@@ -55,8 +55,8 @@ type Step struct {
 	Actuate *actuate.Actuator
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// HookCaller runs the calls in the background, and enqueues a Machine after each call. No other step shares it.
-	HookCaller *leaving.HookCaller
+	// Calls runs the calls in the background, and enqueues a Machine after each call. No other step shares it.
+	Calls *leaving.BackgroundCalls
 	// By is the requester that RescheduleRequests record.
 	By string
 }
@@ -68,25 +68,25 @@ func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 }
 
 // Forget implements leaving.Step.
-func (s *Step) Forget(machine types.UID) { s.HookCaller.ForgetMachine(machine) }
+func (s *Step) Forget(machine types.UID) { s.Calls.ForgetMachine(machine) }
 
 // Woken returns the source of events that enqueue a Machine after a check of its pods.
-func (s *Step) Woken() source.Source { return s.HookCaller.Woken() }
+func (s *Step) Woken() source.Source { return s.Calls.Woken() }
 
 // Look returns whether the Machine waits for operators. It starts a call if one is due, and does not wait for it.
 func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	has, limit := maxWait, maxWait.String()
-	if half := d.Grace / 2; half > 0 { // The other half is for the drain.
-		has, limit = half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
+	has, limit := longestWait, longestWait.String()
+	if half, name := d.HalfGrace(); half > 0 {
+		has, limit = half, name
 	}
-	return s.HookCaller.CheckRemote(ctx, d, leaving.RemoteCheck{
+	return s.Calls.CheckRemote(ctx, d, leaving.RemoteCheck{
 		Look: func(ctx context.Context) leaving.Response { return s.checkPods(ctx, d) }, MaxWait: has, Call: callTimeout,
 		Reason: v1alpha1.WaitingForOperatorsReason, Unseen: "pods have not been looked at yet",
-		Late:  "operators did not move all pods within " + limit,
-		Again: recheckWhileHeld,
+		Late:            "operators did not move all pods within " + limit,
+		RecheckInterval: recheckWhileHeld,
 	}, now), nil
 }
 
@@ -207,7 +207,7 @@ type moveState struct {
 func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Pod) moveState {
 	key := client.ObjectKeyFromObject(pod)
 	resp, err := evictor.EvictLive(ctx, Attempt{Pod: key, UID: pod.UID, By: s.By})
-	if err == nil && resp.Step == verdict.Mark {
+	if err == nil && resp.Write == verdict.Mark {
 		ctrl.LoggerFrom(ctx).Info("Asked operator to move pod", "Pod", key, "policy", resp.Policy.String(), "warnings", resp.Warnings)
 	}
 	switch {
@@ -215,12 +215,12 @@ func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Po
 		return moveState{holds: true, note: fmt.Sprintf("%s: %v", key, err)}
 	case resp.Outcome == verdict.Overdue && resp.Answer == verdict.Allow:
 		return moveState{missed: true, note: fmt.Sprintf("%s: %s: its operator did not move it within %s", key, resp.Policy, resp.Policy.deadline())}
-	case resp.Outcome == verdict.Overdue && resp.Step == verdict.Delete: // The drain waits until the pod has ended.
+	case resp.Outcome == verdict.Overdue && resp.Write == verdict.Delete: // The drain waits until the pod has ended.
 		return moveState{missed: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
 	case resp.Answer == verdict.Wait:
 		return moveState{holds: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
 	case resp.Outcome == verdict.HealthyNode, resp.Outcome == verdict.Rescheduled:
-		return moveState{holds: true, note: fmt.Sprintf("%s: %s: its Node has just been uncordoned", key, resp.Policy)}
+		return moveState{holds: true, note: fmt.Sprintf("%s: %s: its Node is schedulable again although 5-Spot cordoned it: trying again", key, resp.Policy)}
 	default: // The pod is gone or will be evicted.
 		return moveState{}
 	}
@@ -238,7 +238,7 @@ func (n *drainingNode) answer(pods []moveState) leaving.Response {
 		}
 	}
 	if a.Wait > 0 && unreachable(n.Node) {
-		a.Wait, notes = 0, append([]string{"the Node does not answer, and its pods are not waited for"}, notes...)
+		a.Wait, a.Missed, notes = 0, true, append([]string{"the Node does not answer, and its pods are not waited for"}, notes...)
 	}
 	a.Says = strings.Join(notes, "; ")
 	return a

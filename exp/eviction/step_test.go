@@ -85,14 +85,15 @@ func (d *departure) anew() {
 			return one(func() error { return c.Delete(ctx, obj, opts...) })
 		},
 	})
+	gated := testenv.Gated(d.gate.Transport, c)
 	cache := d.cache
 	if cache == nil {
-		cache = clustercache.NewFakeClusterCache(c, d.d.Cluster())
+		cache = clustercache.NewFakeClusterCache(gated, d.d.Cluster())
 	}
 	desk, woken := leaving.New(d.clock), make(chan struct{}, 10)
 	desk.Start(d.Context(), func(types.NamespacedName) { woken <- struct{}{} })
 	d.woken = woken
-	d.step = &eviction.Step{Clock: d.clock, Actuate: actuate.NewGated(d.gate, c), ClusterCache: cache, HookCaller: desk, By: "manager"}
+	d.step = &eviction.Step{Clock: d.clock, Actuate: actuate.NewGated(d.gate, gated), ClusterCache: cache, Calls: desk, By: "manager"}
 }
 
 // look calls the step once, as a reconciler does.
@@ -588,8 +589,8 @@ func TestANodeThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	p := d.pod("db-0", 0)
 	d.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	d.Must(d.Client.Status().Update(t.Context(), d.nodes[0]))
-	d.wants(d.turn(), false, false, "the Node does not answer, and its pods are not waited for; "+asked)
-	if !d.isMarked(p) {
+	d.wants(d.turn(), false, true, "the Node does not answer, and its pods are not waited for; "+asked)
+	if !d.asked(p) {
 		t.Error("its operator was not asked")
 	}
 }
@@ -617,7 +618,7 @@ func TestANodeIsCordonedAgain(t *testing.T) {
 	}
 	d.anew()
 	for range 2 {
-		d.wants(d.turn(), true, false, "db-0: ReschedulePolicy db: its Node has just been uncordoned")
+		d.wants(d.turn(), true, false, "db-0: ReschedulePolicy db: its Node is schedulable again although 5-Spot cordoned it: trying again")
 	}
 	if reads == 0 {
 		t.Error("the test shows nothing")

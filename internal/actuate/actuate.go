@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package actuate writes to API servers. It is the only package with a writing client, for the management
-// cluster and for workload clusters. Writes that make a machine join or leave belong to an Intent, and each try
+// cluster and for workload clusters. Writes that make a machine join or leave belong to an Intent, and each of them
 // becomes a line of the audit log.
 //
 // Every write is idempotent and identifies its object by UID or resourceVersion. Deleting an object that does
-// not exist is a success. In dry run, a Gate suppresses all writes. During an actuation pause, it permits only
-// the status of ScheduledMachines. The package makes no decisions.
+// not exist is a success. In dry run, the transport of a Gate suppresses all writes. During an actuation pause, it
+// permits only the status of ScheduledMachines. The package makes no decisions.
 package actuate
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,7 +29,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// An Actuator writes to one API server if its Gate permits it. It is safe for concurrent use.
+// An Actuator writes to one API server. It is safe for concurrent use.
 type Actuator struct {
 	gate *Gate
 	// given is the client of the constructor. client is the same with a field manager. Without a field manager,
@@ -36,16 +37,15 @@ type Actuator struct {
 	given, client client.Client
 	// remote reports that it writes to a workload cluster.
 	remote bool
+	// intent is why it writes. It is nil if its writes have no lines in the audit log.
+	intent *Intent
 }
 
 // New returns an Actuator that writes with c as the controllers' field manager.
 func New(c client.Client) *Actuator { return NewGated(new(Gate), c) }
 
-// NewGated returns an Actuator like New does, whose writes g may suppress.
+// NewGated returns an Actuator like New does, for a client whose requests go through g.Transport.
 func NewGated(g *Gate, c client.Client) *Actuator {
-	if g.Suppresses() {
-		c = suppressing{Reader: c, about: c, gate: g}
-	}
 	return (&Actuator{gate: g, given: c}).As(v1alpha1.FieldManager)
 }
 
@@ -62,17 +62,27 @@ func (a *Actuator) Suppresses() bool { return a.gate.Suppresses() }
 // ActuationPaused reports whether actuation is paused. Statuses report a pause, but not a dry run.
 func (a *Actuator) ActuationPaused() bool { return a.gate.Paused }
 
-// Create creates obj. If an object of that name exists, the error is AlreadyExists. obj is updated from the
-// response.
-func (a *Actuator) Create(ctx context.Context, obj client.Object) error {
-	if err := a.client.Create(ctx, obj); err != nil {
-		return fmt.Errorf("creating %s %s: %w", kind(obj), obj.GetName(), err)
+// done records a write of an Action, and returns its error with what was done to which object.
+func (a *Actuator) done(ctx context.Context, doing string, obj client.Object, err error) error {
+	if a.intent != nil {
+		a.record(ctx, doing, obj, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s %s: %w", doing, kind(obj), obj.GetName(), err)
 	}
 	return nil
 }
 
+// Create creates obj. If an object of that name exists, the error is AlreadyExists. obj is updated from the
+// response. An Action rejects a response that is not the object that was sent.
+func (a *Actuator) Create(ctx context.Context, obj client.Object) error {
+	sent := maps.Clone(obj.GetLabels())
+	err := a.client.Create(ctx, obj)
+	return a.done(ctx, "creating", obj, a.acknowledged(obj, sent, err))
+}
+
 // Apply applies obj, which may exist. A field that another manager owns is a conflict. obj is updated from the
-// response.
+// response. An Action rejects a response that is not the object that was sent.
 func (a *Actuator) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	return a.apply(ctx, obj)
 }
@@ -84,19 +94,15 @@ func (a *Actuator) Update(ctx context.Context, obj *unstructured.Unstructured) e
 }
 
 func (a *Actuator) apply(ctx context.Context, obj *unstructured.Unstructured, opts ...client.ApplyOption) error {
-	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), opts...); err != nil {
-		return fmt.Errorf("applying %s %s: %w", obj.GetKind(), obj.GetName(), err)
-	}
-	return nil
+	sent := maps.Clone(obj.GetLabels())
+	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), opts...)
+	return a.done(ctx, "applying", obj, a.acknowledged(obj, sent, err))
 }
 
 // Replace replaces the object with this UID and resourceVersion. A field that obj lacks is removed or gets its
 // default. obj is updated from the response.
 func (a *Actuator) Replace(ctx context.Context, obj client.Object) error {
-	if err := a.client.Update(ctx, obj); err != nil {
-		return fmt.Errorf("replacing %s %s: %w", kind(obj), obj.GetName(), err)
-	}
-	return nil
+	return a.done(ctx, "replacing", obj, a.client.Update(ctx, obj))
 }
 
 // Check returns the error with which the API server would reject the creation of obj under another name. It
@@ -114,24 +120,15 @@ func (a *Actuator) Check(ctx context.Context, obj *unstructured.Unstructured) er
 // Delete deletes obj. It does nothing if obj is being deleted or does not exist. Another object of the same
 // name is a conflict.
 func (a *Actuator) Delete(ctx context.Context, obj client.Object) error {
-	_, err := a.delete(ctx, obj)
-	return kinds.IgnoreNoObject(err)
-}
-
-// delete is Delete, except that a missing object is an error. sent reports whether a request was necessary.
-func (a *Actuator) delete(ctx context.Context, obj client.Object) (sent bool, err error) {
 	return a.deleteIf(ctx, obj, client.Preconditions{UID: new(obj.GetUID())})
 }
 
-// deleteIf is delete with preconditions. An object that does not meet them is a conflict.
-func (a *Actuator) deleteIf(ctx context.Context, obj client.Object, conditions client.Preconditions) (sent bool, err error) {
+// deleteIf is Delete with preconditions. An object that does not meet them is a conflict.
+func (a *Actuator) deleteIf(ctx context.Context, obj client.Object, conditions client.Preconditions) error {
 	if !obj.GetDeletionTimestamp().IsZero() {
-		return false, nil
+		return nil
 	}
-	if err := a.client.Delete(ctx, obj, conditions); err != nil {
-		return true, fmt.Errorf("deleting %s %s: %w", kind(obj), obj.GetName(), err)
-	}
-	return true, nil
+	return kinds.IgnoreNoObject(a.done(ctx, "deleting", obj, a.client.Delete(ctx, obj, conditions)))
 }
 
 // Gone reports whether err means that the object or its kind does not exist. It is for kinds that a feature may
@@ -143,19 +140,10 @@ func Gone(err error) bool {
 // Patch sends the difference between before and obj, if there is one. Another object of the same name is a
 // conflict. obj is updated from the response.
 func (a *Actuator) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
-	_, err := a.patch(ctx, obj, before, opts...)
-	return err
-}
-
-// patch is Patch. sent reports whether a request was necessary.
-func (a *Actuator) patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) (sent bool, err error) {
 	if same(obj, before) {
-		return false, nil
+		return nil
 	}
-	if err := asConflict(obj, a.client.Patch(ctx, obj, byUID(before), opts...)); err != nil {
-		return true, fmt.Errorf("patching %s %s: %w", kind(obj), obj.GetName(), err)
-	}
-	return true, nil
+	return a.done(ctx, "patching", obj, asConflict(obj, a.client.Patch(ctx, obj, byUID(before), opts...)))
 }
 
 // byUID returns a merge patch that includes the UID as if it had been added. The API server rejects a patch
@@ -186,19 +174,10 @@ func asConflict(obj client.Object, err error) error {
 // PatchLocked is Patch for changes to lists, which a merge patch replaces as a whole. It fails with a conflict
 // if the object has changed since it was read.
 func (a *Actuator) PatchLocked(ctx context.Context, obj, before client.Object) error {
-	_, err := a.patchLocked(ctx, obj, before)
-	return err
-}
-
-// patchLocked is PatchLocked. sent reports whether a request was necessary.
-func (a *Actuator) patchLocked(ctx context.Context, obj, before client.Object) (sent bool, err error) {
 	if same(obj, before) {
-		return false, nil
+		return nil
 	}
-	if err := a.client.Patch(ctx, obj, locked(before)); err != nil {
-		return true, fmt.Errorf("patching %s %s: %w", kind(obj), obj.GetName(), err)
-	}
-	return true, nil
+	return a.done(ctx, "patching", obj, a.client.Patch(ctx, obj, locked(before)))
 }
 
 // PatchStatus patches the status of obj if obj differs from before. The optimistic lock prevents an older list

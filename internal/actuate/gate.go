@@ -12,17 +12,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// A Gate determines whether Actuators send writes, and stores the open actions. The zero value sends
-// everything. It must not be changed after an Actuator uses it. Several Actuators may share it.
+// A Gate determines whether Actuators send writes, and has their audit log. The zero value sends everything. It must
+// not be changed after an Actuator uses it. Several Actuators may share it.
 type Gate struct {
 	// Paused suppresses every write except the status of ScheduledMachines without its phase.
 	Paused bool
 	// DryRun suppresses every write. If Paused is set too, actions count as suppressed and not as dry run.
 	DryRun bool
-	// Log gets a line for each try. It may be nil.
+	// Log gets a line for each write of an Action. It may be nil.
 	Log *audit.Log
-
-	tries tries
 }
 
 // Suppresses reports whether writes are suppressed.
@@ -79,34 +77,19 @@ func IgnoreSuppressed(err error) error {
 	return errors.Join(rest...)
 }
 
-// suppress logs and counts a suppressed intention, once.
-func (g *Gate) suppress(ctx context.Context, t target, line audit.Line, want openAction, step string) {
-	id, news := g.tries.tell(t, want)
-	if !news {
-		return
-	}
-	line.Outcome, line.ActionID, line.Attempt = g.refusal().by, id+step, 1
+// record counts a write of an Action, and adds its line to the audit log. what is the write in words.
+func (g *Gate) record(ctx context.Context, line audit.Line, what string) {
 	log := ctrl.LoggerFrom(ctx).WithValues("kind", line.Kind, "machine", line.Machine, "cluster", line.Cluster,
-		"reason", line.Reason, "graceSeconds", line.GraceSeconds, "lane", line.Lane, "write", t.String())
-	if g.Paused {
+		"reason", line.Reason, "graceSeconds", line.GraceSeconds, "lane", line.Lane, "write", what)
+	switch line.Outcome {
+	case audit.Suppressed:
 		telemetry.Suppressed(string(line.Kind))
 		log.Info("Actuation is paused: suppressed action")
-	} else {
+	case audit.DryRun:
 		telemetry.WouldAct(string(line.Kind))
 		log.Info("Dry run: would execute action")
+	default:
+		telemetry.Acted(string(line.Kind), string(line.Outcome))
 	}
-	g.Log.Write(line)
-}
-
-// end records the outcome of a try.
-func (g *Gate) end(t target, id string, line audit.Line) {
-	for _, told := range g.tries.end(t, id, line) {
-		told.Time = line.Time
-		g.tell(told)
-	}
-}
-
-func (g *Gate) tell(line audit.Line) {
-	telemetry.Acted(string(line.Kind), string(line.Outcome))
 	g.Log.Write(line)
 }

@@ -32,13 +32,17 @@ type Intent struct {
 	// Machine is the ScheduledMachine, or a Machine without one. Zero means all machines of Cluster. Cluster is
 	// the Cluster.
 	Machine, Cluster client.ObjectKey
-	// Trigger distinguishes the intention from an earlier one with the same kind and reason, for example by an
-	// instant.
-	Trigger string
-	// By is the text of the request that the Intent serves. It does not distinguish intentions.
+	// By is the text of the request that the Intent serves.
 	By string
 	// Grace is the time that a graceful departure may take.
 	Grace time.Duration
+
+	// graceful is the kind of a write in a departure that is not urgent. Empty means audit.Remove.
+	graceful audit.Kind
+	// leaving is the Machine whose departure record applies to writes to other objects. It may be nil.
+	leaving *clusterv1.Machine
+	// step is a suffix of the action id, for a write that does not start a departure.
+	step string
 }
 
 // OnNode returns the Intent for writes to the Node of a Machine that leaves, or to its pods.
@@ -53,119 +57,70 @@ func OnNode(m *clusterv1.Machine, why string, at time.Time) Intent {
 	return i
 }
 
-// An Action is an Actuator that writes for an Intent. Each try of a write becomes a line of the audit log.
-type Action struct {
-	*Actuator
-	Intent
-}
+// An Action is an Actuator that writes for an Intent. Each write becomes a line of the audit log.
+type Action struct{ *Actuator }
 
 // For returns the Action for i.
-func (a *Actuator) For(i Intent) Action { return Action{a, i} }
+func (a *Actuator) For(i Intent) Action {
+	as := *a
+	as.intent = &i
+	return Action{&as}
+}
 
-// kindOf returns the audit kind of a write. graceful is the kind in a departure that is not urgent.
-func (a Action) kindOf(graceful audit.Kind) audit.Kind {
+// part returns an Action for a part of a: see Intent.graceful and Intent.step.
+func (a Action) part(graceful audit.Kind, step string) Action {
+	i := *a.intent
+	i.graceful, i.step = graceful, step
+	return a.For(i)
+}
+
+// kind returns the audit kind of a write.
+func (i *Intent) kind() audit.Kind {
 	switch {
-	case a.Kind != "":
-		return a.Kind
-	case a.Reason == v1alpha1.KilledByPerson:
+	case i.Kind != "":
+		return i.Kind
+	case i.Reason == v1alpha1.KilledByPerson:
 		return audit.KillSwitch
-	case a.Reason == v1alpha1.ReclaimedByOwner:
+	case i.Reason == v1alpha1.ReclaimedByOwner:
 		return audit.EmergencyRemove
 	default:
-		return graceful
+		return cmp.Or(i.graceful, audit.Remove)
 	}
 }
 
-// A try is one write of an Action, or several writes to one object that belong together.
-type try struct {
-	kind audit.Kind
-	verb string
-	obj  client.Object
-	// says is the content of the write, if that distinguishes the intention.
-	says string
-	// id is the id of the departure. Empty means the id recorded on obj, or a new one.
-	id string
-	// step is a suffix of the id, for a write that does not start a departure.
-	step string
-	// send sends the write with an id. sent reports whether a request was necessary.
-	send func(id string) (sent bool, err error)
-	// shows reports whether obj shows that the try succeeded. It is nil if obj cannot show that.
-	shows func(obj client.Object) bool
+// record writes the audit line of a write to obj.
+func (a *Actuator) record(ctx context.Context, doing string, obj client.Object, err error) {
+	line := a.intent.line(obj)
+	line.Outcome = a.outcomeOf(err)
+	a.gate.record(ctx, line, doing+" "+kind(obj)+" "+obj.GetName())
 }
 
-// exists, leaves and skipsWaits are the values of shows for creations, deletions and removals.
-func exists(client.Object) bool     { return true }
-func leaves(obj client.Object) bool { return !obj.GetDeletionTimestamp().IsZero() }
-
-// skipsWaits also requires that the Machine waits for nothing, because another client may have deleted it.
-func skipsWaits(obj client.Object) bool {
-	m, ok := obj.(*clusterv1.Machine)
-	return ok && (&children.Set{Machine: m}).Expedited()
-}
-
-// carryOut executes t and records its outcome.
-func (a Action) carryOut(ctx context.Context, t try) error {
-	at := target{a.of(), t.verb, kind(t.obj), t.obj.GetName(), a.remote, t.kind}
-	want := openAction{
-		id: cmp.Or(t.id, a.recorded(t.obj)), shows: t.shows,
-		intention: intentKey{string(a.Reason), a.Why, a.Trigger, string(t.obj.GetUID()), t.says},
-	}
-	if a.gate.Suppresses() {
-		_, err := t.send(want.id)
-		if IsSuppressed(err) {
-			a.gate.suppress(ctx, at, a.line(t), want, t.step)
-		}
-		return err
-	}
-	id, givenUp := a.gate.tries.begin(at, want)
-	a.closed(givenUp, a.At)
-	sent, err := t.send(id)
-	if !sent {
-		a.gate.tries.skip(at)
-		return err
-	}
-	line := a.line(t)
-	line.ActionID, line.Outcome = cmp.Or(t.id, a.recorded(t.obj), id)+t.step, a.outcomeOf(err)
-	a.gate.end(at, id, line)
-	return err
-}
-
-// of returns the key of the actions: the machine, or all machines of the Cluster.
-func (a Action) of() client.ObjectKey {
-	if a.Machine.Name != "" {
-		return a.Machine
-	}
-	return client.ObjectKey{Namespace: "Cluster/" + a.Cluster.Namespace, Name: a.Cluster.Name}
-}
-
-// recorded returns the id in the departure record of a Machine. It is empty without a record and for an Intent
-// that is not a departure.
-func (a Action) recorded(obj client.Object) string {
-	m, ok := obj.(*clusterv1.Machine)
-	if !ok || m == nil || a.Kind != "" {
-		return ""
-	}
-	d, _ := children.DepartureOf(m, a.At)
-	return d.ActionID
-}
-
-// line returns the audit line of a try without its outcome.
-func (a Action) line(t try) audit.Line {
-	reason, lane, cycle := a.Reason, a.Lane, int64(0)
-	if m, ok := t.obj.(*clusterv1.Machine); ok && a.Kind == "" {
-		if d, _ := children.DepartureOf(m, a.At); reason == "" || reason == d.Reason {
-			reason, lane, cycle = d.Reason, d.Lane, d.Cycle
-		}
-	}
+// line returns the audit line of a write to obj without its outcome.
+func (i *Intent) line(obj client.Object) audit.Line {
 	line := audit.Line{
-		Time: a.At, Cycle: cycle, Kind: t.kind, Machine: text(a.Machine), Cluster: text(a.Cluster),
-		Reason: cmp.Or(string(reason), a.Why), UID: string(t.obj.GetUID()), By: a.By,
+		Time: i.At, Kind: i.kind(), Machine: text(i.Machine), Cluster: text(i.Cluster),
+		Reason: cmp.Or(string(i.Reason), i.Why), UID: string(obj.GetUID()), By: i.By,
 	}
-	if a.Kind == "" {
-		line.Lane = string(cmp.Or(lane, reason.Lane()))
+	if line.Kind == audit.Depart {
+		line.GraceSeconds = int64(i.Grace / time.Second)
 	}
-	if t.kind == audit.Depart {
-		line.GraceSeconds = int64(a.Grace / time.Second)
+	if i.Kind != "" {
+		return line
+	}
+	line.Lane = string(cmp.Or(i.Lane, i.Reason.Lane()))
+	m, ok := obj.(*clusterv1.Machine)
+	if !ok {
+		m = i.leaving
+	}
+	if m == nil {
+		return line
+	}
+	d, _ := children.DepartureOf(m, i.At)
+	if d.ActionID != "" {
+		line.ActionID = d.ActionID + i.step
+	}
+	if i.Reason == "" || i.Reason == d.Reason {
+		line.Reason, line.Lane, line.Cycle = string(d.Reason), string(d.Lane), d.Cycle
 	}
 	return line
 }
@@ -184,7 +139,5 @@ func (a Action) Permit(ctx context.Context, obj client.Object) error {
 	if !a.gate.Suppresses() {
 		return nil
 	}
-	return a.carryOut(ctx, try{kind: a.kindOf(audit.Depart), verb: remove, obj: obj, send: func(string) (bool, error) {
-		return true, a.gate.refusal()
-	}})
+	return a.part(audit.Depart, "").done(ctx, "deleting", obj, a.gate.refusal())
 }

@@ -3,6 +3,7 @@
 package actuate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -23,9 +24,12 @@ var errAck = errors.New("create: answer rejected")
 // ours are the labels by which 5-Spot finds an object again.
 var ours = []string{v1alpha1.ScheduledMachineLabel, clusterv1.ClusterNameLabel}
 
-// acknowledged returns an error if the response to a creation has no UID, or lacks one of our labels that were
-// sent. The next reconcile reads the object that exists.
-func acknowledged(answer client.Object, sent map[string]string) error {
+// acknowledged returns err, or an error if the response to a creation of an Action has no UID, or lacks one of our
+// labels that were sent. The next reconcile reads the object that exists.
+func (a *Actuator) acknowledged(answer client.Object, sent map[string]string, err error) error {
+	if err != nil || a.intent == nil {
+		return err
+	}
 	why := ""
 	if answer.GetUID() == "" {
 		why = "it has no UID"
@@ -42,18 +46,22 @@ func acknowledged(answer client.Object, sent map[string]string) error {
 	return fmt.Errorf("%w: %s %s: %s", errAck, kind(answer), answer.GetName(), why)
 }
 
-// outcomeOf maps an error to the outcome of a try. A remote error without an API status means that nothing answered.
+// outcomeOf maps an error to the outcome of a write. A remote error without an API status means that nothing answered.
 func (a *Actuator) outcomeOf(err error) audit.Outcome {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
-	switch {
+	switch suppressed, ok := errors.AsType[Suppressed](err); {
 	case err == nil:
 		return audit.Success
+	case ok:
+		return suppressed.by
 	case errors.Is(err, errAck):
 		return audit.AckRejected
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return audit.Conflict
 	case kinds.NoObject(err):
 		return audit.NotFound
+	case errors.Is(err, context.Canceled):
+		return audit.Canceled
 	case a.remote && !answered:
 		return audit.RemoteUnreachable
 	default:

@@ -4,7 +4,6 @@ package actuate
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -16,17 +15,13 @@ import (
 // EvictPod evicts the pod through the Eviction API, with the grace period of the pod. A PodDisruptionBudget may
 // reject that. It does nothing if the pod is being deleted. Another pod of the same name is a conflict.
 func (a Action) EvictPod(ctx context.Context, pod *corev1.Pod) error {
-	return kinds.IgnoreNoObject(a.write(ctx, "evict", pod, "", leaves, func() (bool, error) {
-		if leaves(pod) {
-			return false, nil
-		}
-		eviction := &policyv1.Eviction{
-			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
-		}
-		if err := a.client.SubResource("eviction").Create(ctx, pod, eviction); err != nil {
-			return true, fmt.Errorf("evicting Pod %s: %w", pod.Name, err)
-		}
-		return true, nil
-	}))
+	if !pod.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+	}
+	err := a.client.SubResource("eviction").Create(ctx, pod, eviction)
+	return kinds.IgnoreNoObject(a.done(ctx, "evicting", pod, err))
 }

@@ -3,9 +3,9 @@
 package actuate
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,54 +25,43 @@ type Waits struct{ Drain, VolumeDetach bool }
 
 // Record writes the departure record of a Machine that another client deletes, once.
 func (a Action) Record(ctx context.Context, m *clusterv1.Machine) error {
-	_, err := a.writeRecord(ctx, m, "")
-	return err
+	return a.part(audit.Depart, "").change(ctx, m, func(*clusterv1.Machine) []string { return nil })
 }
 
-func (a Action) writeRecord(ctx context.Context, m *clusterv1.Machine, id string) (sent bool, err error) {
-	return a.change(ctx, m, func() { a.record(m, id) })
-}
-
-// change patches a Machine. If the write is suppressed, m stays unchanged. A new departure record requires that
-// the Machine has not changed since it was read: a stale cache may hide a record. An urgent departure has no
-// such condition.
-func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func()) (sent bool, err error) {
+// change patches a Machine, and adds the departure record. change returns the annotations that make Cluster API skip
+// waits. If the write is suppressed, m stays unchanged. A new departure record requires that the Machine has not
+// changed since it was read: a stale cache may hide a record. An urgent departure has no such condition.
+func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func(*clusterv1.Machine) (skips []string)) (err error) {
 	before := m.DeepCopy()
-	change()
-	d, _ := children.DepartureOf(m, a.At)
+	d := v1alpha1.NewDeparture(a.intent.Reason, a.intent.At, string(uuid.NewUUID()))
+	d.Lane, d.Skips, d.Grace = cmp.Or(a.intent.Lane, d.Lane), change(m), children.FormatGrace(a.intent.Grace)
+	children.Record(m, d)
+	d, _ = children.DepartureOf(m, a.intent.At)
 	if !d.Urgent() && m.Annotations[v1alpha1.DepartureAnnotation] != before.Annotations[v1alpha1.DepartureAnnotation] {
-		sent, err = a.patchLocked(ctx, m, before)
+		err = a.PatchLocked(ctx, m, before)
 	} else {
-		sent, err = a.patch(ctx, m, before)
+		err = a.Patch(ctx, m, before)
 	}
 	if IsSuppressed(err) {
 		before.DeepCopyInto(m)
 	}
-	return sent, err
+	return err
 }
 
 // RemoveHooks removes hooks of 5-Spot from a Machine that is being deleted, and makes Cluster API skip waits. It
 // writes the departure record in the same patch.
 func (a Action) RemoveHooks(ctx context.Context, m *clusterv1.Machine, skip Waits, hooks ...string) error {
-	return a.carryOut(ctx, try{
-		kind: a.kindOf(audit.Depart), verb: "let go", obj: m, says: strings.Join(hooks, " "), step: stepOf(hooks),
-		shows: func(obj client.Object) bool {
-			return !slices.ContainsFunc(hooks, func(key string) bool { _, held := obj.GetAnnotations()[key]; return held })
-		},
-		send: func(id string) (bool, error) {
-			return a.change(ctx, m, func() {
-				a.record(m, id)
-				for _, key := range hooks {
-					delete(m.Annotations, key)
-				}
-				if skip.Drain {
-					metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation, "")
-				}
-				if skip.VolumeDetach {
-					metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation, "")
-				}
-			})
-		},
+	return a.part(audit.Depart, stepOf(hooks)).change(ctx, m, func(m *clusterv1.Machine) []string {
+		for _, key := range hooks {
+			delete(m.Annotations, key)
+		}
+		if skip.Drain {
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.ExcludeNodeDrainingAnnotation, "")
+		}
+		if skip.VolumeDetach {
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation, "")
+		}
+		return nil
 	})
 }
 
@@ -89,24 +78,16 @@ func stepOf(hooks []string) string {
 // Depart starts a graceful departure: it writes the departure record and deletes the Machine. Cluster API then
 // deletes the other two objects. Without a Machine, Depart deletes them itself.
 func (a Action) Depart(ctx context.Context, c *children.Set) error {
-	if c.Machine == nil {
+	m := c.Machine
+	if m == nil {
 		return a.DeleteNext(ctx, c, children.HonourHooks)
 	}
-	err := a.carryOut(ctx, try{
-		kind: a.kindOf(audit.Depart), verb: remove, obj: c.Machine, shows: leaves,
-		send: func(id string) (bool, error) {
-			if sent, err := a.writeRecord(ctx, c.Machine, id); err != nil {
-				return sent, err
-			}
-			return a.deleteLocked(ctx, c.Machine)
-		},
-	})
-	return kinds.IgnoreNoObject(err)
-}
-
-// deleteLocked deletes a Machine, unless it has changed since it was read: its admission may have expired meanwhile.
-func (a Action) deleteLocked(ctx context.Context, m *clusterv1.Machine) (sent bool, err error) {
-	return a.deleteIf(ctx, m, client.Preconditions{UID: new(m.UID), ResourceVersion: new(m.ResourceVersion)})
+	err := a.Record(ctx, m)
+	if err != nil {
+		return kinds.IgnoreNoObject(err)
+	}
+	// A Machine that has changed since it was read stays: its admission may have expired.
+	return a.part(audit.Depart, "").deleteIf(ctx, m, client.Preconditions{UID: new(m.UID), ResourceVersion: new(m.ResourceVersion)})
 }
 
 // Expedite ends the waits of a departure. Cluster API may not reconcile a draining Machine for up to 20 s. So
@@ -114,11 +95,8 @@ func (a Action) deleteLocked(ctx context.Context, m *clusterv1.Machine) (sent bo
 // is set.
 func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 	var err error
-	if m := c.Machine; m != nil {
-		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
-			kind: a.kindOf(audit.Remove), verb: "expedite", obj: m, step: "/expedite", shows: skipsWaits,
-			send: func(id string) (bool, error) { return a.expedite(ctx, m, id) },
-		}))
+	if c.Machine != nil {
+		err = a.part(audit.Remove, "/expedite").expedite(ctx, c.Machine)
 	}
 	return errors.Join(err, a.DeleteNext(ctx, c, children.HonourHooks))
 }
@@ -130,28 +108,18 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 // Cluster API's webhooks handle patches of a Machine but not its deletion. If they are down, only the patch
 // fails. gone reports that the Machine is being deleted or does not exist.
 func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.ForeignHookPolicy) (gone bool, err error) {
-	if m := c.Machine; m != nil {
-		err = kinds.IgnoreNoObject(a.carryOut(ctx, try{
-			kind: a.kindOf(audit.Remove), verb: remove, obj: m, shows: skipsWaits,
-			send: func(id string) (bool, error) {
-				patched, err := a.expedite(ctx, m, id)
-				deleted, refused := a.delete(ctx, m)
-				gone = kinds.IgnoreNoObject(refused) == nil
-				if kinds.NoObject(err) {
-					err = nil
-				}
-				return patched || deleted, errors.Join(err, refused)
-			},
-		}))
-		if !gone {
-			return false, err
+	if c.Machine != nil {
+		err = a.expedite(ctx, c.Machine)
+		if refused := a.Delete(ctx, c.Machine); refused != nil {
+			return false, errors.Join(err, refused)
 		}
 	}
 	return true, errors.Join(err, a.DeleteNext(ctx, c, hooks))
 }
 
-func (a Action) expedite(ctx context.Context, m *clusterv1.Machine, id string) (sent bool, err error) {
-	return a.change(ctx, m, func() { a.record(m, id, children.Expedite(m)...) })
+// expedite makes Cluster API skip the waits of a Machine. A missing Machine is no error.
+func (a Action) expedite(ctx context.Context, m *clusterv1.Machine) error {
+	return kinds.IgnoreNoObject(a.change(ctx, m, children.Expedite))
 }
 
 // DeleteNext deletes the object that a removal deletes after the Machine, see children.Set.NextToDelete. It does
@@ -161,24 +129,9 @@ func (a Action) DeleteNext(ctx context.Context, c *children.Set, hooks children.
 	if last == nil {
 		return nil
 	}
-	t := try{kind: a.kindOf(audit.Remove), verb: remove, obj: last, shows: leaves, send: func(string) (bool, error) { return a.delete(ctx, last) }}
-	if c.Machine != nil {
-		t.id, t.step = a.recorded(c.Machine), "/"+last.GetKind()
-	}
-	return kinds.IgnoreNoObject(a.carryOut(ctx, t))
-}
-
-// record adds the departure record to m, with the waits that were skipped.
-func (a Action) record(m *clusterv1.Machine, id string, skips ...string) {
-	if id == "" {
-		id = string(uuid.NewUUID())
-	}
-	d := v1alpha1.NewDeparture(a.Reason, a.At, id)
-	d.Skips, d.Grace = skips, children.FormatGrace(a.Grace)
-	if a.Lane != "" {
-		d.Lane = a.Lane
-	}
-	children.Record(m, d)
+	a = a.part(audit.Remove, "/"+last.GetKind())
+	a.intent.leaving = c.Machine
+	return a.Delete(ctx, last)
 }
 
 // Request writes a request for a departure to a Machine: see children.Request. A Machine that has changed since it was

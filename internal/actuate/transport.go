@@ -5,7 +5,7 @@ package actuate
 import (
 	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,13 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// ErrRefused is the error of a request that the transport refused. A suppressed write that gets this far
-// bypassed the Actuator, or the Actuator has a bug.
-var ErrRefused = errors.New("refused, because the manager carries nothing out")
 
 // allowed matches requests that are sent although writes are suppressed: leader election leases, Events, and
 // the authentication and authorization reviews of the metrics endpoint.
@@ -34,8 +29,8 @@ var allowed = regexp.MustCompile(`^(/.*)?(` +
 // statuses matches the status of ScheduledMachines.
 var statuses = regexp.MustCompile(`^(/.*)?/apis/5spot\.finos\.org/v1alpha1/namespaces/[^/]+/scheduledmachines/[^/]+/status$`)
 
-// Transport returns a transport that refuses every write while the Gate suppresses writes. Every client of the
-// manager uses it. A server-side dry-run request counts as a write, because it calls webhooks.
+// Transport returns a transport that sends no write while the Gate suppresses writes: the error is Suppressed. Every
+// client of the manager uses it. A server-side dry-run request counts as a write, because it calls webhooks.
 func (g *Gate) Transport(next http.RoundTripper) http.RoundTripper {
 	if !g.Suppresses() {
 		return next
@@ -68,9 +63,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		_ = req.Body.Close() // http.RoundTripper requires it.
 	}
-	err := fmt.Errorf("%w: %s %s", ErrRefused, req.Method, req.URL.Path)
-	ctrl.LoggerFrom(req.Context()).Error(err, "Refused a request that no actuator should have sent")
-	return nil, err
+	return nil, t.gate.refusal()
 }
 
 // withoutPhase returns a copy of the request if it is a merge patch that does not change the phase.
@@ -87,6 +80,19 @@ func withoutPhase(req *http.Request) (*http.Request, bool) {
 	same.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	same.Body, err = same.GetBody()
 	return same, err == nil
+}
+
+// movesPhase reports whether a merge patch may change status.phase. It returns true for a patch that cannot be
+// parsed.
+func movesPhase(patch []byte) bool {
+	var body struct {
+		Status map[string]json.RawMessage `json:"status"`
+	}
+	if err := json.Unmarshal(patch, &body); err != nil {
+		return true
+	}
+	_, moves := body.Status["phase"]
+	return moves
 }
 
 // Remote returns an Actuator with the same Gate that writes to a workload cluster. The error for a cluster that

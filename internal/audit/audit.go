@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit writes the decision audit log: one line of JSON for each try of an action on a machine, with
+// Package audit writes the decision audit log: one line of JSON for each write to an object of a machine, with
 // its reason and outcome. It imports no Kubernetes package. No decision reads the log.
 package audit
 

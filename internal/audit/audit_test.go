@@ -29,13 +29,13 @@ import (
 var line = audit.Line{
 	Time: time.Date(2026, time.March, 2, 18, 0, 0, 0, time.FixedZone("CET", 3600)), Cycle: 7,
 	Kind: audit.Depart, Machine: "farm/office", Cluster: "farm/lab", Reason: "WindowClosed", GraceSeconds: 300,
-	Outcome: audit.Success, ActionID: "b5d3", Lane: "scheduled", Attempt: 1, UID: "1234", By: "process-match: idea",
+	Outcome: audit.Success, ActionID: "b5d3", Lane: "scheduled", UID: "1234", By: "process-match: idea",
 }
 
 // TestALineHasEveryField checks the field names, which other programs read.
 func TestALineHasEveryField(t *testing.T) {
 	const want = `{"time":"2026-03-02T17:00:00Z","cycle":7,"kind":"Depart","machine":"farm/office","cluster":"farm/lab",` +
-		`"reason":"WindowClosed","grace_seconds":300,"outcome":"success","action_id":"b5d3","lane":"scheduled","attempt":1,"uid":"1234","by":"process-match: idea"}` + "\n"
+		`"reason":"WindowClosed","grace_seconds":300,"outcome":"success","action_id":"b5d3","lane":"scheduled","uid":"1234","by":"process-match: idea"}` + "\n"
 	var out bytes.Buffer
 	audit.New(&out).Write(line)
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -227,17 +227,6 @@ func TestAFullDiskIsCounted(t *testing.T) {
 	var none *audit.Log
 	none.Write(line)
 	audit.New(&calls{limited: true}).Write(line)
-}
-
-func TestWhatIsNotFinalIsTriedAgain(t *testing.T) {
-	for outcome, final := range map[audit.Outcome]bool{
-		audit.Success: true, audit.Suppressed: true, audit.DryRun: true, audit.NotFound: true, audit.AckRejected: true, audit.Canceled: true,
-		audit.Conflict: false, audit.APIError: false, audit.RemoteUnreachable: false,
-	} {
-		if outcome.Final() != final {
-			t.Errorf("%s: final is %t", outcome, !final)
-		}
-	}
 }
 
 // calls is a disk. Once limited, it accepts a limited number of bytes per call.

@@ -26,7 +26,7 @@ const (
 // Kinds has every kind.
 var Kinds = []Kind{Join, Depart, Remove, KillSwitch, EmergencyRemove, NodePatch}
 
-// Outcome is the result of one try.
+// Outcome is the result of a write.
 type Outcome string
 
 // The outcomes.
@@ -47,27 +47,16 @@ const (
 	RemoteUnreachable Outcome = "remote_unreachable"
 	// AckRejected means that the API server responded with another object than the requested one.
 	AckRejected Outcome = "ack_rejected"
-	// Canceled means that the action is not retried. The result of its latest try is unknown.
+	// Canceled means that the manager ended before the API server responded.
 	Canceled Outcome = "canceled"
 )
 
 // Outcomes has every outcome.
 var Outcomes = []Outcome{Success, Suppressed, DryRun, Conflict, NotFound, APIError, RemoteUnreachable, AckRejected, Canceled}
 
-// Final reports whether this is the last line of an action. After another outcome the action is retried with
-// the same id.
-func (o Outcome) Final() bool {
-	switch o {
-	case Conflict, APIError, RemoteUnreachable:
-		return false
-	default:
-		return true
-	}
-}
-
-// A Line is one try of an action on a machine.
+// A Line is one write to an object of a machine, or a suppressed one.
 type Line struct {
-	// Time is when it was tried or canceled.
+	// Time is when the manager decided to write.
 	Time time.Time `json:"time"`
 	// Cycle is the planner run that admitted it, in milliseconds since 1970, zero if none did.
 	Cycle int64 `json:"cycle"`
@@ -84,12 +73,10 @@ type Line struct {
 	GraceSeconds int64 `json:"grace_seconds"`
 	// Outcome is the result.
 	Outcome Outcome `json:"outcome"`
-	// ActionID identifies the action. All its tries have the same.
+	// ActionID is the id of the departure, with a suffix for a later step. It is empty for other actions.
 	ActionID string `json:"action_id"`
 	// Lane is the lane of a departure, empty for other actions.
 	Lane string `json:"lane"`
-	// Attempt counts the tries of this manager, from 1.
-	Attempt int `json:"attempt"`
 	// UID is the UID of the written object, empty if there is none.
 	UID string `json:"uid"`
 	// By is the text of the request that the action serves, for example the matched process and pattern of an

@@ -13,8 +13,8 @@ import (
 var ErrNoLine = errors.New("no line of an audit log")
 
 // Parse parses one line, with or without its newline. The time of the result is in UTC. The error is ErrNoLine
-// if the text is not one JSON object, or lacks a time, a kind, an action id or a known outcome. Final is not
-// defined for an unknown outcome. Unknown fields and kinds, such as from a later version, are no error.
+// if the text is not one JSON object, or lacks a time, a kind or a known outcome. Unknown fields and kinds, such as from
+// a later version, are no error.
 func Parse(text []byte) (Line, error) {
 	var l Line
 	if err := json.Unmarshal(text, &l); err != nil {
@@ -27,8 +27,6 @@ func Parse(text []byte) (Line, error) {
 		missing = "time"
 	case l.Kind == "":
 		missing = "kind"
-	case l.ActionID == "":
-		missing = "action_id"
 	case l.Outcome == "":
 		missing = "outcome"
 	case !slices.Contains(Outcomes, l.Outcome):

@@ -62,7 +62,7 @@ type Set struct {
 func (s *Set) MachineState() lifecycle.Presence {
 	switch {
 	case s.Machine != nil:
-		return presence(s.Machine)
+		return PresenceOf(s.Machine)
 	case s.ForeignMachine && (s.Infrastructure != nil || s.Bootstrap != nil):
 		return lifecycle.Unknown
 	default:
@@ -83,7 +83,7 @@ func (s *Set) InfrastructureState() lifecycle.Presence {
 func stateOf(obj *unstructured.Unstructured, unread bool) lifecycle.Presence {
 	switch {
 	case obj != nil:
-		return presence(obj)
+		return PresenceOf(obj)
 	case unread:
 		return lifecycle.Unknown
 	default:
@@ -91,7 +91,8 @@ func stateOf(obj *unstructured.Unstructured, unread bool) lifecycle.Presence {
 	}
 }
 
-func presence(obj client.Object) lifecycle.Presence {
+// PresenceOf returns the state of an existing object.
+func PresenceOf(obj client.Object) lifecycle.Presence {
 	if obj.GetDeletionTimestamp().IsZero() {
 		return lifecycle.Present
 	}

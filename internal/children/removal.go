@@ -113,7 +113,7 @@ func RemoveHooks(m *clusterv1.Machine) {
 	}
 }
 
-// Withdraw undoes the changes of an abandoned departure on m. It also restores our hooks, which hold the
+// Withdraw removes the departure record from m, and undoes the changes that came with it. It also restores our hooks, which hold the
 // Machine if another client deletes it.
 func Withdraw(m *clusterv1.Machine) {
 	d, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])

@@ -130,7 +130,7 @@ func TestTimesOutliveAMove(t *testing.T) {
 				t.Errorf("%s\nLeavingSince = %v, want %v", tc.reason, got, tc.leaving)
 			}
 			if got, want := children.UrgencyWithdrawn(m, sm), name == "WantedAtOnceNoMore"; got != want {
-				t.Errorf("%s\nOutlived = %t", tc.reason, got)
+				t.Errorf("%s\nUrgencyWithdrawn = %t", tc.reason, got)
 			}
 			if got := children.Interrupted(m); got != tc.interrupted {
 				t.Errorf("%s\nInterrupted = %t", tc.reason, got)
@@ -182,8 +182,8 @@ func TestWhatIsOnRecordOfADeparture(t *testing.T) {
 			if got := m.Annotations[v1alpha1.DepartureAnnotation]; got != tc.want.String() {
 				t.Errorf("%s\non record is %s, want %s", tc.reason, got, tc.want)
 			}
-			if got, want := children.Abandoned(m), m.DeletionTimestamp == nil; got != want {
-				t.Errorf("Abandoned = %t, want %t", got, want)
+			if got, want := children.CanWithdraw(m), m.DeletionTimestamp == nil; got != want {
+				t.Errorf("CanWithdraw = %t, want %t", got, want)
 			}
 		})
 	}

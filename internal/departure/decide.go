@@ -5,7 +5,6 @@ package departure
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -13,48 +12,71 @@ import (
 // Decide returns which candidates start now. Without limits and holds, all of them do.
 func Decide(f Fleet, l Limits) Plan {
 	started := Recent(f.Started, f.Now)
-	p := Plan{Limits: l, Members: f.members(Unscheduled, len(started)), ScheduledMembers: f.members(Scheduled, len(started))}
+	p := Plan{Limits: l, Members: f.counts().members(Unscheduled, len(started))}
 	p.Cap = l.Cap.Of(p.Members)
 	for _, c := range InOrder(f.Candidates, f.Now) {
 		if hold, held := f.hold(c.Lane); held {
-			p.Held = append(p.Held, Waiting{c, hold.Reason, hold.Message})
+			p.Held = append(p.Held, Waiting{Candidate: c, Reason: hold.Reason, Message: hold.Message})
 			continue
 		}
-		if len(started)+len(p.Admitted) >= l.most(f.members(c.Lane, len(started))) {
-			p.Deferred = append(p.Deferred, Waiting{c, BlastRadiusCap, l.message()})
+		if w, deferred := l.deferred(f, c, started, len(p.Admitted)); deferred {
+			p.Deferred = append(p.Deferred, w)
 			continue
 		}
 		p.Admitted = append(p.Admitted, c)
-	}
-	if p.Cap > 0 {
-		p.Left = max(0, p.Cap-len(started)-len(p.Admitted))
 	}
 	p.Next = p.next(f, started)
 	return p
 }
 
+// deferred returns the limit that defers a candidate after so many admissions: the Cluster's, or the one of all Clusters.
+func (l Limits) deferred(f Fleet, c Candidate, started []time.Time, admitted int) (Waiting, bool) {
+	if l.Cap <= 0 {
+		return Waiting{}, false
+	}
+	members := f.counts().members(c.Lane, len(started))
+	if limit := l.Cap.Of(members); len(started)+admitted >= limit {
+		return Waiting{c, BlastRadiusCap, l.message(), limit, members}, true
+	}
+	all := Counts{f.Active, f.NeverRan, f.Departed, slices.Clip(started)}.Plus(f.Others, f.Now)
+	members = all.members(c.Lane, len(all.Started))
+	if limit := l.Cap.Of(members); len(all.Started)+admitted >= limit {
+		return Waiting{c, BlastRadiusCap, l.message(), limit, members}, true
+	}
+	return Waiting{}, false
+}
+
+// After returns the counts of the Cluster after the admissions of a plan.
+func (f Fleet) After(p Plan) Counts {
+	c := f.counts()
+	c.Active, c.Departed = c.Active-len(p.Admitted), c.Departed+len(p.Admitted)
+	c.Started = slices.Clip(c.Started)
+	for _, a := range p.Admitted {
+		if a.NeverRan {
+			c.NeverRan--
+		}
+		c.Started = append(c.Started, f.Now)
+	}
+	return c
+}
+
+// counts returns the counts of the Cluster.
+func (f Fleet) counts() Counts { return Counts{f.Active, f.NeverRan, f.Departed, f.Started} }
+
 // members returns the number of machines from which the limit of a lane is computed: active machines and recent starts.
 // Scheduled counts starts within MaxWait, so that its limit does not shrink while many machines leave at the end of a
 // shared window. Unscheduled does not count machines that never ran: many of them would allow most of the others to
 // leave at once.
-func (f Fleet) members(lane Lane, started int) int {
+func (c Counts) members(lane Lane, started int) int {
 	if lane == Scheduled {
-		return f.Active + max(started, f.Departed)
+		return c.Active + max(started, c.Departed)
 	}
-	return f.Active - f.NeverRan + started
+	return c.Active - c.NeverRan + started
 }
 
-// most returns how many of these members may start within Window.
-func (l Limits) most(members int) int {
-	if l.Cap <= 0 {
-		return math.MaxInt
-	}
-	return l.Cap.Of(members)
-}
-
-// message describes why a candidate waits for the limit.
+// message describes why a candidate waits. It is the same for the Cluster's limit and the one of all Clusters: each change is a write.
 func (l Limits) message() string {
-	return fmt.Sprintf("At most %s of the Cluster's machines, but always one, start to leave within %s: it waits for others", l.Cap.percent(), Window)
+	return fmt.Sprintf("At most %s of the machines, but always one, start to leave within %s: it waits for others", l.Cap.percent(), Window)
 }
 
 // hold returns the first hold that applies to a lane.

@@ -18,12 +18,12 @@ const never time.Duration = -1
 // outcome is a readable form of a plan: "a" starts, "a BlastRadiusCap" waits. Next counts from noon.
 type outcome struct {
 	Admitted, Deferred, Held []string
-	Members, Cap, Left       int
+	Members, Cap             int
 	Next                     time.Duration
 }
 
 func outcomeOf(p departure.Plan) outcome {
-	o := outcome{Members: p.Members, Cap: p.Cap, Left: p.Left, Next: never}
+	o := outcome{Members: p.Members, Cap: p.Cap, Next: never}
 	for _, a := range p.Admitted {
 		o.Admitted = append(o.Admitted, a.Name)
 	}
@@ -90,7 +90,7 @@ func TestDecide(t *testing.T) {
 		"NoCandidates": {
 			reason: "A settled Cluster needs nobody to look again.",
 			fleet:  departure.Fleet{Active: 40, Started: ago(5 * s)}, limits: oneInTwenty,
-			want: outcome{Members: 41, Cap: 2, Left: 1, Next: never},
+			want: outcome{Members: 41, Cap: 2, Next: never},
 		},
 		"OneLeavesAtOnce": {
 			reason: "Case 13: a machine that ends alone waits for nobody, and for no tick.",
@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 		"JoinsDoNotWait": {
 			reason: "Case 20: machines that come raise the limit.",
 			fleet:  departure.Fleet{Active: 100, Candidates: list{a, b, c}}, limits: oneInTwenty,
-			want: outcome{Admitted: []string{"a", "b", "c"}, Members: 100, Cap: 5, Left: 2, Next: never},
+			want: outcome{Admitted: []string{"a", "b", "c"}, Members: 100, Cap: 5, Next: never},
 		},
 		"WithinTheWindow": {
 			reason: "Case 7: nine seconds later none is added: looking again buys nothing.",
@@ -213,18 +213,18 @@ func TestDecide(t *testing.T) {
 			reason: "The first hold counts, and holds whoever is late.",
 			fleet: departure.Fleet{
 				Active: 40, Candidates: list{scheduled("a", ended(time.Hour)), b},
-				Holds: []departure.Hold{{Reason: departure.DeparturesHeld}, {Reason: departure.ClockSuspect}, wipe},
+				Holds: []departure.Hold{{Reason: v1alpha1.DeparturesHeldReason}, {Reason: v1alpha1.ClockSuspectReason}, wipe},
 			},
 			limits: oneInTwenty,
-			want:   outcome{Held: []string{"a DeparturesHeld", "b DeparturesHeld"}, Members: 40, Cap: 2, Left: 2, Next: never},
+			want:   outcome{Held: []string{"a DeparturesHeld", "b DeparturesHeld"}, Members: 40, Cap: 2, Next: never},
 		},
 		"HeldUnscheduled": {
 			reason: "Case 50: the workload cluster was not seen yet. Who was told when may leave.",
 			fleet: departure.Fleet{
-				Active: 40, Candidates: list{scheduled("a"), b}, Holds: []departure.Hold{{Reason: departure.WarmingUp, Unscheduled: true}, wipe},
+				Active: 40, Candidates: list{scheduled("a"), b}, Holds: []departure.Hold{{Reason: v1alpha1.WarmUpReason, Unscheduled: true}, wipe},
 			},
 			limits: oneInTwenty,
-			want:   outcome{Admitted: []string{"a"}, Held: []string{"b WarmUp"}, Members: 40, Cap: 2, Left: 1, Next: never},
+			want:   outcome{Admitted: []string{"a"}, Held: []string{"b WarmUp"}, Members: 40, Cap: 2, Next: never},
 		},
 		"WipeQuarantine": {
 			reason: "Case 43: a wipe holds those who were not announced, and takes no room from the others.",
@@ -240,7 +240,7 @@ func TestDecide(t *testing.T) {
 			reason: "What nobody knows waits as long as any.",
 			fleet:  departure.Fleet{Active: 1, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Holds: []departure.Hold{wipe}},
 			limits: oneInTwenty,
-			want:   outcome{Held: []string{"a WipeQuarantine"}, Members: 1, Cap: 1, Left: 1, Next: never},
+			want:   outcome{Held: []string{"a WipeQuarantine"}, Members: 1, Cap: 1, Next: never},
 		},
 	}
 	for name, tc := range cases {
@@ -386,7 +386,7 @@ func TestDecideKeepsWhatItIsGiven(t *testing.T) {
 }
 
 // wipe is the hold of the wipe quarantine.
-var wipe = departure.Hold{Reason: departure.WipeQuarantine, Unscheduled: true}
+var wipe = departure.Hold{Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true}
 
 func TestLanesAreThoseOfTheRecord(t *testing.T) {
 	if departure.Scheduled != departure.Lane(v1alpha1.ScheduledLane) || departure.Unscheduled != departure.Lane(v1alpha1.UnscheduledLane) {
@@ -398,11 +398,58 @@ func TestLanesAreThoseOfTheRecord(t *testing.T) {
 func TestWaitingSaysWhy(t *testing.T) {
 	f := departure.Fleet{
 		Now: noon, Active: 3, Candidates: []departure.Candidate{scheduled("a"), scheduled("b"), unscheduled("c")},
-		Holds: []departure.Hold{{Reason: departure.WipeQuarantine, Message: "confirmed first", Unscheduled: true}},
+		Holds: []departure.Hold{{Reason: v1alpha1.WipeQuarantineReason, Message: "confirmed first", Unscheduled: true}},
 	}
 	p := departure.Decide(f, departure.Limits{Cap: fraction("0.05")})
-	const limit = "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others"
+	const limit = "At most 5% of the machines, but always one, start to leave within 10s: it waits for others"
 	if len(p.Deferred) != 1 || p.Deferred[0].Message != limit || len(p.Held) != 1 || p.Held[0].Message != "confirmed first" {
 		t.Errorf("deferred %+v, held %+v", p.Deferred, p.Held)
+	}
+}
+
+// TestAllClustersAreOneFleet checks the limit of all Clusters: each of a thousand Clusters with one machine may always
+// start one, and all of them start no more than one Cluster of a thousand machines.
+func TestAllClustersAreOneFleet(t *testing.T) {
+	for _, lane := range []departure.Lane{departure.Scheduled, departure.Unscheduled} {
+		const size = 1000
+		waiting := candidates(size, lane)
+		now, started := noon, []time.Time{}
+		gone := departure.Counts{}
+		for runs := 0; len(waiting) > 0 && runs < size; runs++ {
+			var next time.Time
+			starts, active := len(departure.Recent(started, now)), len(waiting)
+			waiting = slices.DeleteFunc(waiting, func(c departure.Candidate) bool {
+				f := departure.Fleet{Now: now, Active: 1, Candidates: []departure.Candidate{c}, Others: gone}
+				f.Others.Active = active - 1
+				f.Others.Started = slices.Clone(started)
+				p := departure.Decide(f, oneInTwenty)
+				next = p.Next
+				if len(p.Admitted) == 0 {
+					return false
+				}
+				started, starts, active = append(started, now), starts+1, active-1
+				gone.Departed++
+				return true
+			})
+			gone.Departed = len(departure.Within(started, now, departure.MaxWait))
+			most := size / 20
+			if lane == departure.Unscheduled {
+				most = max(1, (len(waiting)+starts)/20)
+			}
+			if starts > most {
+				t.Fatalf("%s: %d start within %s of %d, want at most %d", lane, starts, departure.Window, len(waiting), most)
+			}
+			if len(waiting) > 0 && !next.Equal(now.Add(departure.Window)) {
+				t.Fatalf("%s: the next run is at %s, now is %s", lane, next, now)
+			}
+			now = next
+		}
+		longest := 390 * time.Second
+		if lane == departure.Unscheduled {
+			longest = 1060 * time.Second // as one Cluster of a thousand machines, see TestHowLongAFleetTakes
+		}
+		if last := started[len(started)-1].Sub(noon); len(waiting) > 0 || last > longest {
+			t.Errorf("%s: %d wait, the last starts after %s", lane, len(waiting), last)
+		}
 	}
 }

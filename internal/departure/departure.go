@@ -6,7 +6,7 @@
 //
 // It does not decide that a machine leaves. It admits, defers or holds candidates that other code has decided
 // to remove. It limits starts: in any 10 s, at most a fraction of the machines of a Cluster start to leave,
-// however often it is called.
+// and at most the same fraction of the machines of all Clusters, however often it is called.
 package departure
 
 import (
@@ -71,6 +71,23 @@ type Fleet struct {
 	Candidates []Candidate
 	// Holds are the holds that apply, in order of precedence: a candidate waits for the first one of its lane.
 	Holds []Hold
+	// Others has the counts of the other Clusters that the manager serves. Many small Clusters are one fleet: each of
+	// them may always start one departure.
+	Others Counts
+}
+
+// Counts are the sums of the fields of Fleet that have the same names.
+type Counts struct {
+	Active, NeverRan, Departed int
+	Started                    []time.Time
+}
+
+// Plus returns the sum of both. Of o, only starts within Window at now are added.
+func (c Counts) Plus(o Counts, now time.Time) Counts {
+	return Counts{
+		Active: c.Active + o.Active, NeverRan: c.NeverRan + o.NeverRan, Departed: c.Departed + o.Departed,
+		Started: append(c.Started, Recent(o.Started, now)...),
+	}
 }
 
 // A Hold keeps all candidates of a lane from starting, however few they are and however late.
@@ -85,21 +102,16 @@ type Hold struct {
 
 // Limits bound how many machines may leave. The zero value sets no limit.
 type Limits struct {
-	// Cap is the part of a Cluster's machines that may start to leave within Window.
+	// Cap is the part of a Cluster's machines, and of the machines of all Clusters, that may start to leave within
+	// Window.
 	Cap Fraction
 }
 
-// A Reason is why a candidate waits. The values are reasons of the condition DepartureGated.
+// A Reason is why a candidate waits: a reason of the condition DepartureGated. Each rail has its own.
 type Reason string
 
-// The reasons.
-const (
-	DeparturesHeld Reason = "DeparturesHeld"
-	ClockSuspect   Reason = "ClockSuspect"
-	WarmingUp      Reason = "WarmUp"
-	WipeQuarantine Reason = "WipeQuarantine"
-	BlastRadiusCap Reason = "BlastRadiusCap"
-)
+// BlastRadiusCap is the reason of the candidates that wait for the limit.
+const BlastRadiusCap Reason = "BlastRadiusCap"
 
 // A Plan is the result of Decide. Each candidate is in one of its three lists. The lists are in the order in
 // which machines leave.
@@ -111,11 +123,10 @@ type Plan struct {
 	// Deferred wait for the limit, Held for a Hold.
 	Deferred, Held []Waiting
 	// Members is the number of machines from which the limit of Unscheduled is computed. It includes the machines that
-	// started to leave within Window. ScheduledMembers is the same for Scheduled.
-	Members, ScheduledMembers int
-	// Cap is how many machines in the lane Unscheduled may start within Window. Left is how many of these may
-	// still start after this plan. Both are zero without a limit.
-	Cap, Left int
+	// started to leave within Window.
+	Members int
+	// Cap is how many machines in the lane Unscheduled may start within Window, zero without a limit.
+	Cap int
 	// Next is the first instant at which the limit admits a deferred candidate after this plan, zero if none.
 	// It does not consider holds.
 	Next time.Time
@@ -145,4 +156,7 @@ type Waiting struct {
 	// Reason and Message describe why it waits.
 	Reason  Reason
 	Message string
+	// Cap is how many machines of its lane may start within Window, and Of is the number of machines from which that is
+	// computed. Both are zero if it is held.
+	Cap, Of int
 }

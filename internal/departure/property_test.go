@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
@@ -45,7 +46,7 @@ func drawFleet() *rapid.Generator[departure.Fleet] {
 func drawHolds() *rapid.Generator[[]departure.Hold] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) departure.Hold {
 		return departure.Hold{
-			Reason:      rapid.SampledFrom([]departure.Reason{departure.DeparturesHeld, departure.ClockSuspect, departure.WarmingUp, departure.WipeQuarantine}).Draw(t, "reason"),
+			Reason:      rapid.SampledFrom([]departure.Reason{v1alpha1.DeparturesHeldReason, v1alpha1.ClockSuspectReason, v1alpha1.WarmUpReason, v1alpha1.WipeQuarantineReason}).Draw(t, "reason"),
 			Unscheduled: rapid.Bool().Draw(t, "unscheduled"),
 		}
 	}), 0, 3)

@@ -33,19 +33,24 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 	if len(p.Deferred) == 0 {
 		return time.Time{}
 	}
+	c := f.After(p)
+	f.Active, f.NeverRan, f.Departed, f.Started = c.Active, c.NeverRan, c.Departed, nil
+	elsewhere := Recent(f.Others.Started, f.Now)
 	for range p.Admitted {
 		started = append(started, f.Now)
 	}
-	f.Active, f.Departed = f.Active-len(p.Admitted), f.Departed+len(p.Admitted)
-	lanes := map[Lane]bool{}
+	instants := slices.Concat(started, elsewhere)
+	slices.SortFunc(instants, time.Time.Compare)
+	lanes := map[Lane]Candidate{}
 	for _, w := range p.Deferred {
-		lanes[w.Lane] = true
+		lanes[w.Lane] = w.Candidate
 	}
-	for i, at := range started {
-		left := len(started) - i - 1 // starts in the window after this one has left it
-		for lane := range lanes {
-			if p.Limits.most(f.members(lane, left)) > left {
-				return at.Add(Window)
+	for _, at := range slices.Compact(instants) {
+		f.Now = at.Add(Window)
+		left := Recent(started, f.Now)
+		for _, candidate := range lanes {
+			if _, deferred := p.Limits.deferred(f, candidate, left, 0); !deferred {
+				return f.Now
 			}
 		}
 	}

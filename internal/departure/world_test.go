@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
@@ -62,15 +63,26 @@ func (w *world) clock() time.Time { return w.now.Add(w.offset) }
 // holds returns the holds of a manager that checks its clock and its warm-up.
 func (w *world) holds() (holds []departure.Hold) {
 	if w.offset.Abs() > time.Minute {
-		holds = append(holds, departure.Hold{Reason: departure.ClockSuspect})
+		holds = append(holds, departure.Hold{Reason: v1alpha1.ClockSuspectReason})
 	}
 	if w.now.Sub(w.led) < departure.Window {
-		holds = append(holds, departure.Hold{Reason: departure.WarmingUp})
+		holds = append(holds, departure.Hold{Reason: v1alpha1.WarmUpReason})
 	}
 	return holds
 }
 
 func (w *world) fleet(f *farm) departure.Fleet {
+	fleet := w.alone(f)
+	for _, other := range w.farms {
+		if other != f {
+			fleet.Others = fleet.Others.Plus(w.alone(other).After(departure.Plan{}), fleet.Now)
+		}
+	}
+	return fleet
+}
+
+// alone is the fleet of a manager with one Cluster.
+func (w *world) alone(f *farm) departure.Fleet {
 	fleet := departure.Fleet{Now: w.clock(), Holds: w.holds()}
 	for _, m := range f.machines {
 		if m.leaving {
@@ -172,6 +184,15 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 	if limit := most(members, w.limits.Cap); w.limits.Cap > 0 && len(p.Admitted) > 0 && len(within)+len(p.Admitted) > limit {
 		t.Fatalf("%d start after %d within %s, of %d only %d may", len(p.Admitted), len(within), departure.Window, members, limit)
 	}
+	recent, all := 0, 0
+	for _, other := range w.farms {
+		fleet := w.alone(other)
+		recent += len(w.within(other))
+		all += fleet.Active + max(len(w.within(other)), fleet.Departed)
+	}
+	if limit := most(all, w.limits.Cap); w.limits.Cap > 0 && len(p.Admitted) > 0 && recent+len(p.Admitted) > limit {
+		t.Fatalf("%d start after %d of all Clusters within %s, of %d only %d may", len(p.Admitted), recent, departure.Window, all, limit)
+	}
 }
 
 // checkWhole checks that a plan has each candidate once, and unchanged.
@@ -227,15 +248,14 @@ func comesBefore(a, b departure.Candidate, now time.Time) bool {
 
 // sameWaits reports whether the same candidates wait for the same reasons.
 func sameWaits(p, q departure.Plan) bool {
-	if slices.Equal(p.Deferred, q.Deferred) && slices.Equal(p.Held, q.Held) {
-		return true
-	}
 	all := map[string]departure.Waiting{}
 	for _, w := range slices.Concat(p.Deferred, p.Held) {
 		all[w.Name] = w
 	}
 	return len(p.Deferred) == len(q.Deferred) && len(p.Held) == len(q.Held) &&
-		!slices.ContainsFunc(slices.Concat(q.Deferred, q.Held), func(w departure.Waiting) bool { return all[w.Name] != w })
+		!slices.ContainsFunc(slices.Concat(q.Deferred, q.Held), func(w departure.Waiting) bool {
+			return all[w.Name].Candidate != w.Candidate || all[w.Name].Message != w.Message || all[w.Name].Reason != w.Reason
+		})
 }
 
 // checkNext plans again after a plan was carried out. The result must not change before the instant in Next,

@@ -11,34 +11,30 @@ import (
 	"time"
 )
 
-// Kind is the kind of an ID.
-type Kind string
-
 // The kinds of IDs.
 const (
 	// Address is the address at which a provider reaches the host.
-	Address Kind = "address"
+	Address = "address"
 	// ProviderID is its ID at the provider.
-	ProviderID Kind = "providerID"
+	ProviderID = "providerID"
 	// NodeName is the name of its Node.
-	NodeName Kind = "nodeName"
+	NodeName = "nodeName"
 	// MachineID is the machine ID of its operating system. Copying an image copies it, so it proves nothing: an
 	// equal machine ID is only a suspicion.
-	MachineID Kind = "machineID"
+	MachineID = "machineID"
 )
 
-// An ID is one name of a host. Equal IDs name the same host.
+// An ID is one name of a host. Equal IDs name the same host. It has the fields of v1alpha1.HostName.
 type ID struct {
-	Kind Kind
-	// Value is the name. Scope is where the name is unique, empty for everywhere.
-	Value, Scope string
+	// Kind is one of the kinds above. Scope is where Value is unique, empty for everywhere.
+	Kind, Scope, Value string
 }
 
 // String returns the ID without its scope, for messages.
-func (id ID) String() string { return string(id.Kind) + " " + id.Value }
+func (id ID) String() string { return id.Kind + " " + id.Value }
 
 // Key returns a unique string for the ID.
-func (id ID) Key() string { return strings.Join([]string{string(id.Kind), id.Scope, id.Value}, "|") }
+func (id ID) Key() string { return strings.Join([]string{id.Kind, id.Scope, id.Value}, "|") }
 
 func (id ID) proof() bool { return id.Kind != MachineID }
 
@@ -46,7 +42,7 @@ func (id ID) proof() bool { return id.Kind != MachineID }
 type Claim struct {
 	// Namespace and Name identify the claim.
 	Namespace, Name string
-	// Wants are the names of the host that the object requests.
+	// Wants are the names of the host that the object requests. Of another object, those that a lookup found suffice.
 	Wants []ID
 	// Has are the names of the host that it uses or is about to use. It is empty if it uses none.
 	Has []ID
@@ -57,8 +53,9 @@ type Claim struct {
 	Since time.Time
 	// Created is when the object was created.
 	Created time.Time
-	// Owner reports that the host's owner took the machine back through this object and has not lent it again.
-	Owner bool
+	// Request identifies the request by which the host's owner took the machine back through this object. It is empty
+	// if there is none, or if the owner has lent the machine again.
+	Request string
 }
 
 // Standing is the result for a claim among other claims.
@@ -112,7 +109,7 @@ func standing(mine, o Claim, id ID) Standing {
 	switch {
 	case !id.proof():
 		return Suspected
-	case o.Owner && o.Namespace == mine.Namespace:
+	case mine.WithheldBy(o):
 		return Withheld
 	case o.Before(mine):
 		return Second
@@ -121,86 +118,70 @@ func standing(mine, o Claim, id ID) Standing {
 	}
 }
 
-// ReclaimedByOwner returns the claims among others whose owner has taken back the host that mine names. Mine must not
-// lend it either. Claims of another namespace do not count: a user with write access there could otherwise remove a
-// machine here.
-func ReclaimedByOwner(mine Claim, others []Claim) []Claim {
-	var asked []Claim
-	for _, o := range others {
-		if id, shared := mine.shares(o); shared && id.proof() && o.Owner && o.Namespace == mine.Namespace {
-			asked = append(asked, o)
-		}
-	}
-	return asked
+// WithheldBy reports whether the host's owner has the host according to o. c must not lend it either. Claims of
+// another namespace do not count: a user with write access there could otherwise remove a machine here.
+func (c Claim) WithheldBy(o Claim) bool {
+	id, shared := c.shares(o)
+	return shared && id.proof() && o.Request != "" && o.Namespace == c.Namespace
 }
 
 // Before reports whether c has precedence over o. A claim that uses the host precedes one that only names it.
 // Otherwise the earlier one has precedence. The order is total.
-func (c Claim) Before(o Claim) bool {
-	holds, held := c.holds(o), o.holds(c)
+func (c Claim) Before(o Claim) bool { return c.compare(o, c.holds(o), o.holds(c)) < 0 }
+
+// compare orders c and o. holds and held report whether c and o use the host.
+func (c Claim) compare(o Claim, holds, held bool) int {
+	made := 0
 	switch {
-	case holds != held:
-		return holds
-	case holds && !c.MadeAt.Equal(o.MadeAt):
-		return earlier(c.MadeAt, o.MadeAt)
+	case holds && !held:
+		return -1
+	case held && !holds:
+		return 1
+	case holds:
+		made = compareTimes(c.MadeAt, o.MadeAt)
 	}
-	return c.named(o) < 0
+	return cmp.Or(made, compareTimes(c.Since, o.Since), c.Created.Compare(o.Created),
+		cmp.Compare(c.Namespace, o.Namespace), cmp.Compare(c.Name, o.Name))
+}
+
+// compareTimes orders times. Zero is last.
+func compareTimes(a, b time.Time) int {
+	switch {
+	case a.IsZero() == b.IsZero():
+		return a.Compare(b)
+	case a.IsZero():
+		return 1
+	default:
+		return -1
+	}
 }
 
 // maxAffected is the maximum number of other claims that a change enqueues. It covers a host that people name twice by
 // mistake. Of a thousand copies, only the first ones are enqueued.
 const maxAffected = 8
 
-// Many is the maximum for a change of the owner's request, which concerns every claim. A claim that is created
+// MaxWithheld is the maximum for a change of the owner's request, which concerns every claim. A claim that is created
 // later creates nothing, and sees the request in its own reconcile.
-const Many = 64
+const MaxWithheld = 64
 
 // Affected returns the claims among others that a change of mine affects, in the order of precedence. All
 // others must name the host by id. It returns the first one, and all over which mine has precedence. If the
-// owner took the machine back through mine, it also returns the others in its namespace. The maximum is Few or
-// Many, so that the cost of one change is bounded.
+// owner took the machine back through mine, it also returns the others in its namespace. Their number is limited, so
+// that the cost of one change is bounded.
 func Affected(mine Claim, id ID, others []Claim) []Claim {
 	others = slices.Clone(others)
-	slices.SortFunc(others, func(a, b Claim) int { return a.compare(b, id) })
-	var concerned []Claim
+	slices.SortFunc(others, func(a, b Claim) int { return a.compare(b, slices.Contains(a.Has, id), slices.Contains(b.Has, id)) })
+	var affected []Claim
 	most := maxAffected
-	if mine.Owner {
-		most = Many
+	if mine.Request != "" {
+		most = MaxWithheld
 	}
 	for i, o := range others {
-		told := mine.Owner && o.Namespace == mine.Namespace
-		if len(concerned) < most && (i == 0 || told || mine.Before(o)) {
-			concerned = append(concerned, o)
+		if len(affected) < most && (i == 0 || o.WithheldBy(mine) || mine.Before(o)) {
+			affected = append(affected, o)
 		}
 	}
-	return concerned
-}
-
-// compare orders claims that name the host by id.
-func (c Claim) compare(o Claim, id ID) int {
-	switch uses := slices.Contains(c.Has, id); {
-	case uses != slices.Contains(o.Has, id):
-		return before(uses)
-	case uses && !c.MadeAt.Equal(o.MadeAt):
-		return before(earlier(c.MadeAt, o.MadeAt))
-	default:
-		return c.named(o)
-	}
-}
-
-func before(yes bool) int {
-	if yes {
-		return -1
-	}
-	return 1
-}
-
-// named orders claims by when they began to name the host.
-func (c Claim) named(o Claim) int {
-	if !c.Since.Equal(o.Since) {
-		return before(earlier(c.Since, o.Since))
-	}
-	return cmp.Or(c.Created.Compare(o.Created), cmp.Compare(c.Namespace, o.Namespace), cmp.Compare(c.Name, o.Name))
+	return affected
 }
 
 // After returns the instant to record for Since of mine: now, but after every recorded instant of the others.
@@ -225,9 +206,6 @@ func (c Claim) IDs() []ID {
 	}
 	return ids
 }
-
-// earlier reports whether a is before b. Zero is last.
-func earlier(a, b time.Time) bool { return !a.IsZero() && (b.IsZero() || a.Before(b)) }
 
 // holds reports whether c uses the host that o names.
 func (c Claim) holds(o Claim) bool {

@@ -98,12 +98,12 @@ func TestJudge(t *testing.T) {
 		},
 		"TheOwnerHasIt": {
 			reason: "Whoever came first: what the owner said to one holds for the other.",
-			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Owner = true }),
+			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Request = "java" }),
 			want: hosts.Withheld, wantOther: hosts.Second,
 		},
 		"AnOwnerOfAnotherNamespace": {
 			reason: "Whoever may write there has no say here.",
-			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Owner, c.Namespace = true, "lab" }),
+			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Request, c.Namespace = "java", "lab" }),
 			want: hosts.First, wantOther: hosts.Second,
 		},
 	}
@@ -115,9 +115,8 @@ func TestJudge(t *testing.T) {
 			if v := hosts.Judge(tc.o, []hosts.Claim{tc.mine}); v.Standing != tc.wantOther {
 				t.Errorf("%s\nJudge(other) = %+v, want %d", tc.reason, v, tc.wantOther)
 			}
-			asked := len(hosts.ReclaimedByOwner(tc.mine, []hosts.Claim{tc.o})) > 0
-			if asked != (tc.want == hosts.Withheld) {
-				t.Errorf("%s\nAsked = %v", tc.reason, asked)
+			if got := tc.mine.WithheldBy(tc.o); got != (tc.want == hosts.Withheld) {
+				t.Errorf("%s\nWithheldBy = %v", tc.reason, got)
 			}
 		})
 	}
@@ -212,7 +211,7 @@ func TestNobodyActsThatSeesTooLittle(t *testing.T) {
 	})
 }
 
-func TestBook(t *testing.T) {
+func TestReservations(t *testing.T) {
 	var b hosts.Reservations
 	take := func(who string, want bool, ids ...hosts.ID) {
 		t.Helper()
@@ -241,7 +240,7 @@ func TestBook(t *testing.T) {
 	}
 }
 
-func TestANoteIsForTheMomentOnly(t *testing.T) {
+func TestAReservationExpires(t *testing.T) {
 	var b hosts.Reservations
 	ids := []hosts.ID{address}
 	later := noon.Add(59 * time.Second)
@@ -291,8 +290,8 @@ func TestConcerned(t *testing.T) {
 			}
 		})
 	}
-	asked := claim("a", 5000, func(c *hosts.Claim) { c.Owner = true })
-	if got := hosts.Affected(asked, address, copies(999)); len(got) != hosts.Many {
+	asked := claim("a", 5000, func(c *hosts.Claim) { c.Request = "java" })
+	if got := hosts.Affected(asked, address, copies(999)); len(got) != hosts.MaxWithheld {
 		t.Errorf("an owner's request wakes %d", len(got))
 	}
 	asked.Namespace = "lab"

@@ -3,10 +3,12 @@
 package kubectl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 )
 
-// auditOptions are the flags of audit. An action is shown if at least one of its lines matches all flags.
+// auditOptions are the flags of audit. A line is shown if it matches all flags.
 type auditOptions struct {
 	machine, cluster, action string
 	kinds, outcomes          choice
@@ -30,9 +32,9 @@ func newAudit(o Options) *cobra.Command {
 		Short: "Read the manager's decision audit log: which machine left, when, why, and on whose request",
 		Long: `Read the decision audit log of managers, as --audit-log writes it.
 
-Without FILE, and for -, standard input is read. Each action is printed once, when its
-last line is read: its tries are told together. Actions without a last line come at the
-end. A line that cannot be read is named, and the next is read; the exit code is then 2.`,
+Without FILE, and for -, standard input is read. Each line is one write that a manager
+attempted or suppressed. A line that cannot be read is named, and the next is read; the
+exit code is then 2.`,
 		Example: `  kubectl 5spot audit audit.jsonl
   kubectl 5spot audit --machine farm/office-hours --since 2d audit.jsonl.1 audit.jsonl
   tail -f audit.jsonl | kubectl 5spot audit --kind EmergencyRemove,KillSwitch`,
@@ -43,12 +45,12 @@ end. A line that cannot be read is named, and the next is read; the exit code is
 	flags := cmd.Flags()
 	flags.StringVar(&a.machine, "machine", "", "only this ScheduledMachine: `NAME`, or NAMESPACE/NAME")
 	flags.StringVar(&a.cluster, "cluster", "", "only this Cluster: `NAME`, or NAMESPACE/NAME")
-	flags.StringVar(&a.action, "action", "", "only the action of this `ID`, and what follows for the same departure")
+	flags.StringVar(&a.action, "action", "", "only the departure of this `ID`, and what follows for it")
 	flags.Var(&a.kinds, "kind", "only these kinds of action, separated by commas: "+a.kinds.all())
-	flags.Var(&a.outcomes, "outcome", "only actions with a try that had one of these outcomes: "+a.outcomes.all())
+	flags.Var(&a.outcomes, "outcome", "only these outcomes, separated by commas: "+a.outcomes.all())
 	flags.Var(&a.since, "since", "only from this time on: RFC 3339, or how long ago, such as 2h")
 	flags.Var(&a.until, "until", "only before this time: RFC 3339, or how long ago")
-	flags.VarP(&a.output, "output", "o", tableFormats+": one line, or one object for each action and line")
+	flags.VarP(&a.output, "output", "o", tableFormats+": one line, or one object for each line")
 	return cmd
 }
 
@@ -56,23 +58,23 @@ func (a *auditOptions) run(o Options, files []string) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
-	show, now := actionPrinter{a: a, out: o.Out}, o.Now()
-	var log actions
+	show, now := linePrinter{a: a, out: o.Out, by: map[audit.Outcome]int{}}, o.Now()
 	unread := 0
 	err := readLines(files, o.In, func(where string, raw []byte, err error) error {
 		var line audit.Line
 		if err == nil {
 			line, err = audit.Parse(raw)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			unread++
 			Report(o.Err, fmt.Errorf("%s: %s", where, oneLine(err.Error())))
 			return nil
+		case a.matchesFlags(line, now):
+			return show.line(line)
+		default:
+			return nil
 		}
-		if action, ended := log.add(line, a.matchesFlags(line, now)); ended {
-			return show.action(action)
-		}
-		return nil
 	})
 	if errors.As(err, new(failure)) {
 		return err // The output cannot be written any more, for example because a pipe was closed.
@@ -80,7 +82,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 	if unread > 0 {
 		err = errors.Join(err, fmt.Errorf("lines that could not be read: %d", unread))
 	}
-	return errors.Join(show.end(log.left(), err == nil), err)
+	return errors.Join(show.summary(err == nil), err)
 }
 
 // matchesFlags reports whether a line matches all flags.
@@ -103,63 +105,81 @@ func names(want, key string) bool {
 	return want == "" || want == key || !strings.Contains(want, "/") && want == path.Base(key)
 }
 
-// actionPrinter prints actions and counts them.
-type actionPrinter struct {
-	a      *auditOptions
-	out    io.Writer
-	header bool
-	count  int
-	by     map[audit.Outcome]int
+// linePrinter prints lines and counts them by outcome.
+type linePrinter struct {
+	a     *auditOptions
+	out   io.Writer
+	count int
+	by    map[audit.Outcome]int
 }
 
-// action prints a, if one of its lines matched the flags.
-func (s *actionPrinter) action(a action) error {
-	if !a.matched {
+// line prints l.
+func (p *linePrinter) line(l audit.Line) error {
+	p.by[l.Outcome]++
+	p.count++
+	if p.a.output.format == asJSON {
+		return writeJSON(p.out, l, "")
+	}
+	wide, head := p.a.output.format == wide, ""
+	if p.count == 1 {
+		head = auditRow("TIME", "KIND", "OUTCOME", "MACHINE, REASON AND ACTION", wide)
+	}
+	at := l.Time.Format(time.RFC3339)
+	return write(p.out, head+auditRow(at, oneLine(string(l.Kind)), string(l.Outcome), oneLine(describeLine(l)), wide))
+}
+
+// summary prints the number of lines. complete is false if a file or a line was not read.
+func (p *linePrinter) summary(complete bool) error {
+	if p.a.output.format == asJSON || p.count == 0 && !complete {
 		return nil
 	}
-	if s.by == nil {
-		s.by = map[audit.Outcome]int{}
-	}
-	s.by[a.Outcome]++
-	s.count++
-	if s.a.output.format == asJSON {
-		return writeJSON(s.out, a, "")
-	}
-	wide, head := s.a.output.format == wide, ""
-	if !s.header {
-		s.header, head = true, actionLine("TIME", "KIND", "OUTCOME", "MACHINE, REASON AND ACTION", wide)
-	}
-	return write(s.out, head+a.text(wide))
-}
-
-// end prints the actions without a last line, then the summary. complete is false if a file or a line was not read.
-func (s *actionPrinter) end(open []action, complete bool) error {
-	ended := s.count
-	for _, a := range open {
-		if err := s.action(a); err != nil {
-			return err
-		}
-	}
-	if s.a.output.format == asJSON || s.count == 0 && !complete {
-		return nil
-	}
-	return write(s.out, s.summary(s.count-ended))
-}
-
-// summary counts the printed actions by outcome. open is the number of actions without a last line.
-func (s *actionPrinter) summary(open int) string {
-	if s.count == 0 {
-		return "No actions found.\n"
+	if p.count == 0 {
+		return write(p.out, "No lines found.\n")
 	}
 	var counts []string
 	for _, outcome := range audit.Outcomes {
-		if n := s.by[outcome]; n > 0 {
+		if n := p.by[outcome]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, outcome))
 		}
 	}
-	text := fmt.Sprintf("\nActions: %d (%s).\n", s.count, strings.Join(counts, ", "))
-	if open > 0 {
-		text += fmt.Sprintf("Without a last line: %d (tried again, unless the manager has ended).\n", open)
+	return write(p.out, fmt.Sprintf("\nLines: %d (%s).\n", p.count, strings.Join(counts, ", ")))
+}
+
+// auditRow returns one line if wide. Otherwise it puts the last column on lines of its own, which fit a terminal. The
+// column widths are fixed for the longest kind and outcome, because streamed input cannot be measured first.
+func auditRow(at, kind, outcome, what string, wide bool) string {
+	line := fmt.Sprintf("%-20s  %-15s  %-18s", at, kind, outcome)
+	if wide {
+		return line + "  " + what + "\n"
 	}
-	return text
+	return strings.TrimRight(line, " ") + "\n" + wrapped(what)
+}
+
+// describeLine returns the machine of a line, and why it was written to.
+func describeLine(l audit.Line) string {
+	what := cmp.Or(l.Machine, "all machines") + " of " + orDash(l.Cluster) + ": " + orDash(l.Reason)
+	if l.Lane != "" {
+		what += ", " + l.Lane
+	}
+	if l.By != "" {
+		what += fmt.Sprintf(" (%s)", l.By)
+	}
+	if l.GraceSeconds > 0 {
+		what += fmt.Sprintf(", %s of grace", seconds(l.GraceSeconds))
+	}
+	if l.ActionID != "" {
+		what += "; " + l.ActionID
+	}
+	return what
+}
+
+// oneLine replaces line breaks, so that text from the log cannot imitate an output line of this program.
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "\ufffd") }
+
+// seconds formats n seconds. A value too large for a time.Duration is printed in seconds.
+func seconds(n int64) string {
+	if d := time.Duration(n) * time.Second; int64(d/time.Second) == n {
+		return d.String()
+	}
+	return strconv.FormatInt(n, 10) + "s"
 }

@@ -4,7 +4,6 @@ package kubectl_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,7 @@ import (
 func logged(ago time.Duration, id string, outcome audit.Outcome, changes ...func(*audit.Line)) string {
 	l := audit.Line{
 		Time: now.Add(-ago), Kind: audit.Depart, Machine: "farm/office", Cluster: "farm/prod", Reason: "WindowClosed",
-		GraceSeconds: 300, Outcome: outcome, ActionID: id, Lane: "scheduled", Attempt: 1, UID: "u1",
+		GraceSeconds: 300, Outcome: outcome, ActionID: id, Lane: "scheduled", UID: "u1",
 	}
 	for _, change := range changes {
 		change(&l)
@@ -44,22 +43,24 @@ func agent(l *audit.Line) {
 	l.Kind, l.Machine, l.Reason, l.Lane, l.GraceSeconds, l.Cluster = audit.NodePatch, "", "Agent", "", 0, "farm/lab"
 }
 
-// auditLog returns the lines of three actions that ended, the first after three attempts, and of one that did not end.
+// auditLog returns the lines of two departures, the first after three attempts, and of a write that failed.
 func auditLog() string {
 	return logged(24*time.Hour, "a1", audit.Conflict) +
 		logged(24*time.Hour-time.Second, "a2", audit.Success, spare) +
 		logged(24*time.Hour-2*time.Second, "a1", audit.APIError) +
 		logged(24*time.Hour-9*time.Second, "a1", audit.Success) +
 		logged(2*time.Hour, "a1/pre-drain", audit.Success) +
-		logged(time.Hour, "a3", audit.RemoteUnreachable, agent)
+		logged(time.Hour, "", audit.RemoteUnreachable, agent)
 }
 
 const (
 	auditHead  = "TIME                  KIND             OUTCOME             MACHINE, REASON AND ACTION\n"
+	auditRaced = "2025-01-14T17:00:00Z  Depart           conflict            farm/office of farm/prod: WindowClosed, scheduled, 5m0s of grace; a1\n"
 	auditSpare = "2025-01-14T17:00:01Z  EmergencyRemove  success             barn/spare of farm/prod: EmergencyReclaim, exempt (process-match: idea); a2\n"
-	auditFirst = "2025-01-14T17:00:09Z  Depart           success             farm/office of farm/prod: WindowClosed, scheduled, 5m0s of grace; after 1 conflict and 1 api_error in 9s; a1\n"
+	auditError = "2025-01-14T17:00:02Z  Depart           api_error           farm/office of farm/prod: WindowClosed, scheduled, 5m0s of grace; a1\n"
+	auditFirst = "2025-01-14T17:00:09Z  Depart           success             farm/office of farm/prod: WindowClosed, scheduled, 5m0s of grace; a1\n"
 	auditHook  = "2025-01-15T15:00:00Z  Depart           success             farm/office of farm/prod: WindowClosed, scheduled, 5m0s of grace; a1/pre-drain\n"
-	auditOpen  = "2025-01-15T16:00:00Z  NodePatch        remote_unreachable  all machines of farm/lab: Agent; a3\n"
+	auditOpen  = "2025-01-15T16:00:00Z  NodePatch        remote_unreachable  all machines of farm/lab: Agent\n"
 )
 
 func TestAuditFilters(t *testing.T) {
@@ -70,32 +71,32 @@ func TestAuditFilters(t *testing.T) {
 		want   string
 	}{
 		"All": {
-			"Each action once, when it ends, and what has no end last.", nil,
-			auditHead + auditSpare + auditFirst + auditHook + auditOpen +
-				"\nActions: 4 (3 success, 1 remote_unreachable).\nWithout a last line: 1 (tried again, unless the manager has ended).\n",
+			"Each line in its order.", nil,
+			auditHead + auditRaced + auditSpare + auditError + auditFirst + auditHook + auditOpen +
+				"\nLines: 6 (3 success, 1 conflict, 1 api_error, 1 remote_unreachable).\n",
 		},
-		"Machine":    {"A name is enough.", []string{"--machine", "spare"}, auditHead + auditSpare + "\nActions: 1 (1 success).\n"},
-		"InFull":     {"A namespace may be given.", []string{"--machine", "barn/spare"}, auditHead + auditSpare + "\nActions: 1 (1 success).\n"},
-		"OtherPlace": {"And then it counts.", []string{"--machine", "farm/spare"}, "No actions found.\n"},
-		"PartOfName": {"Half a name names nobody.", []string{"--machine", "are"}, "No actions found.\n"},
+		"Machine":    {"A name is enough.", []string{"--machine", "spare"}, auditHead + auditSpare + "\nLines: 1 (1 success).\n"},
+		"InFull":     {"A namespace may be given.", []string{"--machine", "barn/spare"}, auditHead + auditSpare + "\nLines: 1 (1 success).\n"},
+		"OtherPlace": {"And then it counts.", []string{"--machine", "farm/spare"}, "No lines found.\n"},
+		"PartOfName": {"Half a name names nobody.", []string{"--machine", "are"}, "No lines found.\n"},
 		"Cluster": {
 			"What is done to all of a Cluster is found.",
 			[]string{"--cluster", "lab"},
-			auditHead + auditOpen + "\nActions: 1 (1 remote_unreachable).\nWithout a last line: 1 (tried again, unless the manager has ended).\n",
+			auditHead + auditOpen + "\nLines: 1 (1 remote_unreachable).\n",
 		},
-		"Kinds":   {"Several may be named.", []string{"--kind", "EmergencyRemove,KillSwitch"}, auditHead + auditSpare + "\nActions: 1 (1 success).\n"},
-		"Outcome": {"The action is shown that met it, however it ended.", []string{"--outcome", "api_error"}, auditHead + auditFirst + "\nActions: 1 (1 success).\n"},
-		"Action":  {"What follows for the same departure has a suffix.", []string{"--action", "a1"}, auditHead + auditFirst + auditHook + "\nActions: 2 (2 success).\n"},
-		"OneStep": {"The suffix can be named.", []string{"--action", "a1/pre-drain"}, auditHead + auditHook + "\nActions: 1 (1 success).\n"},
+		"Kinds":   {"Several may be named.", []string{"--kind", "EmergencyRemove,KillSwitch"}, auditHead + auditSpare + "\nLines: 1 (1 success).\n"},
+		"Outcome": {"Each line has one.", []string{"--outcome", "api_error"}, auditHead + auditError + "\nLines: 1 (1 api_error).\n"},
+		"Action":  {"What follows for the same departure has a suffix.", []string{"--action", "a1"}, auditHead + auditRaced + auditError + auditFirst + auditHook + "\nLines: 4 (2 success, 1 conflict, 1 api_error).\n"},
+		"OneStep": {"The suffix can be named.", []string{"--action", "a1/pre-drain"}, auditHead + auditHook + "\nLines: 1 (1 success).\n"},
 		"Since": {
 			"An instant is in what begins there.",
 			[]string{"--since", "2025-01-15T15:00:00Z", "--kind", "Depart"},
-			auditHead + auditHook + "\nActions: 1 (1 success).\n",
+			auditHead + auditHook + "\nLines: 1 (1 success).\n",
 		},
-		"Ago":      {"People think in hours.", []string{"--since", "3h", "--until", "90m"}, auditHead + auditHook + "\nActions: 1 (1 success).\n"},
-		"Until":    {"It is not in what ends there.", []string{"--until", "2025-01-14T17:00:01Z"}, auditHead + auditFirst + "\nActions: 1 (1 success).\n"},
-		"OneLine":  {"All that is asked for has to be so of one line.", []string{"--outcome", "conflict", "--since", "2025-01-14T17:00:05Z"}, "No actions found.\n"},
-		"Together": {"All flags count.", []string{"--machine", "office", "--kind", "Remove"}, "No actions found.\n"},
+		"Ago":      {"People think in hours.", []string{"--since", "3h", "--until", "90m"}, auditHead + auditHook + "\nLines: 1 (1 success).\n"},
+		"Until":    {"It is not in what ends there.", []string{"--until", "2025-01-14T17:00:01Z"}, auditHead + auditRaced + "\nLines: 1 (1 conflict).\n"},
+		"OneLine":  {"All that is asked for has to be so of one line.", []string{"--outcome", "conflict", "--since", "2025-01-14T17:00:05Z"}, "No lines found.\n"},
+		"Together": {"All flags count.", []string{"--machine", "office", "--kind", "Remove"}, "No lines found.\n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -113,8 +114,8 @@ func TestAuditNamesWhatItCannotRead(t *testing.T) {
 	got := run(auditLog(), "audit", "-o", "wide", "/does/not/exist", torn, "-")
 	want := result{
 		Out: auditHead + "2025-01-15T16:00:00Z  EmergencyRemove  success             barn/spare of farm/prod: EmergencyReclaim, exempt (process-match: idea); b2\n" +
-			auditSpare + auditFirst + auditHook + auditOpen + "\nActions: 5 (4 success, 1 remote_unreachable).\n" +
-			"Without a last line: 1 (tried again, unless the manager has ended).\n",
+			auditRaced + auditSpare + auditError + auditFirst + auditHook + auditOpen +
+			"\nLines: 7 (4 success, 1 conflict, 1 api_error, 1 remote_unreachable).\n",
 		Err: "error: " + torn + ", line 1: no line of an audit log: unexpected end of JSON input\n" +
 			"error: " + torn + ", line 2: longer than 1048576 bytes\n" +
 			"error: open /does/not/exist: no such file or directory\n" +
@@ -126,7 +127,7 @@ func TestAuditNamesWhatItCannotRead(t *testing.T) {
 	}
 	missing := result{Err: "error: open /does/not/exist: no such file or directory\n", Code: 2}
 	if diff := cmp.Diff(missing, run("", "audit", "/does/not/exist")); diff != "" {
-		t.Errorf("A file that was not read has no known number of actions.\n-want, +got:\n%s", diff)
+		t.Errorf("A file that was not read has no known number of lines.\n-want, +got:\n%s", diff)
 	}
 	if got := run("", "audit", t.TempDir()); got.Code != 2 || !strings.Contains(got.Err, "is a directory") {
 		t.Errorf("a folder: %+v", got)
@@ -136,21 +137,17 @@ func TestAuditNamesWhatItCannotRead(t *testing.T) {
 // TestAuditGoesOnInTheNextFile reads a departure that one manager began and another ended.
 func TestAuditGoesOnInTheNextFile(t *testing.T) {
 	t.Parallel()
-	first, second := file(t, "a", logged(time.Minute, "c1", audit.APIError)), file(t, "b", logged(0, "c1", audit.Success)+logged(0, "c1", audit.Success))
-	got := run("", "audit", "-o", "json", first, second)
-	const want = `{"time":"2025-01-15T17:00:00Z","cycle":0,"kind":"Depart","machine":"farm/office","cluster":"farm/prod","reason":"WindowClosed","grace_seconds":300,` +
-		`"outcome":"success","action_id":"c1","lane":"scheduled","attempt":1,"uid":"u1","first":"2025-01-15T16:59:00Z","before":{"api_error":1},"final":true}` + "\n" +
-		`{"time":"2025-01-15T17:00:00Z","cycle":0,"kind":"Depart","machine":"farm/office","cluster":"farm/prod","reason":"WindowClosed","grace_seconds":300,` +
-		`"outcome":"success","action_id":"c1","lane":"scheduled","attempt":1,"uid":"u1","first":"2025-01-15T17:00:00Z","final":true}` + "\n"
-	if diff := cmp.Diff(result{Out: want}, got); diff != "" {
-		t.Errorf("An action that has ended is not kept.\n-want, +got:\n%s", diff)
+	began, ended := logged(time.Minute, "c1", audit.APIError), logged(0, "c1", audit.Success)
+	got := run("", "audit", "-o", "json", file(t, "a", began), file(t, "b", ended))
+	if diff := cmp.Diff(result{Out: began + ended}, got); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
 
 func TestAuditOfTextThatLies(t *testing.T) {
 	t.Parallel()
 	got := run(logged(0, "d1", audit.Success, func(l *audit.Line) { l.Machine, l.Reason = "farm/x\n2025", "\x1b[2J" }), "audit", "-o", "wide")
-	want := auditHead + "2025-01-15T17:00:00Z  Depart           success             farm/x\ufffd2025 of farm/prod: \ufffd[2J, scheduled, 5m0s of grace; d1\n\nActions: 1 (1 success).\n"
+	want := auditHead + "2025-01-15T17:00:00Z  Depart           success             farm/x\ufffd2025 of farm/prod: \ufffd[2J, scheduled, 5m0s of grace; d1\n\nLines: 1 (1 success).\n"
 	if diff := cmp.Diff(result{Out: want}, got); diff != "" {
 		t.Errorf("Who writes a reason writes no line.\n-want, +got:\n%s", diff)
 	}
@@ -207,53 +204,24 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 func TestAuditLosesNoLine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var log strings.Builder
-		last := map[string]audit.Outcome{} // of actions that have not ended
-		lines, ends, bad := 0, 0, 0
+		var log, want strings.Builder
+		bad := 0
 		for i := range rapid.IntRange(0, 40).Draw(t, "lines") {
 			if rapid.IntRange(0, 9).Draw(t, "torn") == 0 {
 				log.WriteString("{\n")
 				bad++
 				continue
 			}
-			id := rapid.SampledFrom([]string{"a", "b", "c", "d/e"}).Draw(t, "id")
-			outcome := rapid.SampledFrom(audit.Outcomes).Draw(t, "outcome")
-			log.WriteString(logged(time.Hour-time.Duration(i)*time.Second, id, outcome))
-			lines++
-			if last[id] = outcome; outcome.Final() {
-				delete(last, id)
-				ends++
-			}
+			text := logged(time.Hour-time.Duration(i)*time.Second, "a", rapid.SampledFrom(audit.Outcomes).Draw(t, "outcome"))
+			log.WriteString(text)
+			want.WriteString(text)
 		}
 		got := run(log.String(), "audit", "-o", "json")
 		if wantCode := min(bad, 1) * 2; got.Code != wantCode || strings.Count(got.Err, ", line ") != bad {
 			t.Fatalf("%d lines are none: code %d\n%s", bad, got.Code, got.Err)
 		}
-		told, ended, open := 0, 0, map[string]audit.Outcome{}
-		for text := range strings.Lines(got.Out) {
-			var a struct {
-				audit.Line
-				Before map[audit.Outcome]int
-				Final  bool
-			}
-			if err := json.Unmarshal([]byte(text), &a); err != nil {
-				t.Fatal(err)
-			}
-			told++
-			for _, n := range a.Before {
-				told += n
-			}
-			if a.Final {
-				ended++
-			} else {
-				open[a.ActionID] = a.Outcome
-			}
-		}
-		if told != lines || ended != ends {
-			t.Fatalf("%d lines and %d ends are told of %d and %d:\n%s", told, ended, lines, ends, got.Out)
-		}
-		if diff := cmp.Diff(last, open); diff != "" {
-			t.Fatalf("without an end: -want, +got:\n%s", diff)
+		if diff := cmp.Diff(want.String(), got.Out); diff != "" {
+			t.Fatalf("-want, +got:\n%s", diff)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
@@ -118,10 +119,9 @@ func unreadable(name string, err error) error {
 
 // planned converts a ScheduledMachine to the input of package plan.
 func planned(m *v1alpha1.ScheduledMachine) plan.Machine {
-	s := m.Spec.Schedule
 	return plan.Machine{
 		Name:       m.Name,
-		Schedule:   schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: s.Timezone},
+		Schedule:   machineschedule.Of(m),
 		Enabled:    m.ScheduleEnabled(),
 		KillSwitch: m.Spec.KillSwitch,
 		Paused:     paused(m),

@@ -20,11 +20,11 @@ import (
 // kept gives a machine a closed window and a gate condition with the planner's message.
 func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
-		text := "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others"
+		text := "At most 5% of the machines, but always one, start to leave within 10s: it waits for others"
 		switch reason {
-		case departure.WarmingUp:
+		case v1alpha1.WarmUpReason:
 			text = "The manager became leader a moment ago: no unscheduled departure starts before the lease of the previous leader has expired"
-		case departure.WipeQuarantine:
+		case v1alpha1.WipeQuarantineReason:
 			text = "Nearly all machines of the Cluster would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)"
 		default:
 		}
@@ -91,7 +91,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 	alone.DeletionTimestamp, alone.Annotations = in(-50*time.Second), map[string]string{v1alpha1.PreDrainHookAnnotation: ""}
 	config := fleet(t, metadata(alone, leavingMachine("going", v1alpha1.WindowClosed, 2*time.Minute), leavingMachine("gone", v1alpha1.ScheduledMachineDeleted, time.Minute), deleting, ofScheduled("office")),
 		machine("office"), machine("later", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(7 * time.Hour) }),
-		machine("due", kept(departure.BlastRadiusCap, 4*time.Minute)), machine("wiped", kept(departure.WipeQuarantine, 20*time.Second)),
+		machine("due", kept(departure.BlastRadiusCap, 4*time.Minute)), machine("wiped", kept(v1alpha1.WipeQuarantineReason, 20*time.Second)),
 		machine("frozen", frozen), machine("stopped", pausedMachine), machine("going", leaving), machine("by-hand"),
 		machine("other", inLab, overdue))
 	const lab = `farm/lab: 1 ScheduledMachine, nothing is kept, and nothing leaves
@@ -117,8 +117,8 @@ func TestRailsShowsEveryCluster(t *testing.T) {
   wiped: Nearly all machines of the Cluster would leave at once: three checks
     confirm that first, 20s. If it is a mistake, hold all departures of the
     Cluster now (kubectl 5spot hold-departures)
-  due: At most 5% of the Cluster's machines, but always one, start to leave
-    within 10s: it waits for others
+  due: At most 5% of the machines, but always one, start to leave within 10s: it
+    waits for others
   by-hand: its Machine is being deleted, and its departure is not admitted yet
   Paused: no paused machine starts to leave until the pause ends; none is
     waiting to leave
@@ -148,8 +148,8 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 	t.Parallel()
 	for reason, state := range map[departure.Reason]string{
-		v1alpha1.ActuationPausedReason: "paused", departure.DeparturesHeld: "held", departure.ClockSuspect: "held", departure.WarmingUp: "held",
-		departure.WipeQuarantine: "held", departure.BlastRadiusCap: "capped", "LaterVersion": "held",
+		v1alpha1.ActuationPausedReason: "paused", v1alpha1.DeparturesHeldReason: "held", v1alpha1.ClockSuspectReason: "held", v1alpha1.WarmUpReason: "held",
+		v1alpha1.WipeQuarantineReason: "held", departure.BlastRadiusCap: "capped", "LaterVersion": "held",
 	} {
 		m := machine("office", kept(reason, 20*time.Second))
 		said := m.Status.Conditions[len(m.Status.Conditions)-1]
@@ -182,7 +182,7 @@ func TestRailsNamesTheMissingPermission(t *testing.T) {
 	t.Parallel()
 	refused := refusal(http.StatusForbidden, metav1.StatusReasonForbidden, `cannot list resource "machines" in the namespace "farm"`)
 	const wayOut = "; rails needs the permission list on ScheduledMachines and on Machines: for a namespace in which you have both, add -n NAMESPACE; for one machine, use kubectl 5spot why NAME\n"
-	got := run("", "rails", fleet(t, refused, machine("office", kept(departure.WarmingUp, time.Second))))
+	got := run("", "rails", fleet(t, refused, machine("office", kept(v1alpha1.WarmUpReason, time.Second))))
 	want := result{Err: `error: listing machines: cannot list resource "machines" in the namespace "farm"` + wayOut, Code: 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
@@ -196,7 +196,7 @@ func TestRailsNamesTheMissingPermission(t *testing.T) {
 // TestRailsKnowsWhatItDoesNotKnow has an API server that cannot list Machines.
 func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	config := fleet(t, refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "etcd is away"), machine("office", constant), machine("x", kept(departure.WarmingUp, time.Second)))
+	config := fleet(t, refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "etcd is away"), machine("office", constant), machine("x", kept(v1alpha1.WarmUpReason, time.Second)))
 	want := result{
 		Out: `farm/prod: 2 ScheduledMachines, 1 held, who is leaving is unknown
   NAME   STATE   SINCE   REASON   LANE
@@ -228,7 +228,7 @@ func TestRailsOfADepartureThatIsHeldUp(t *testing.T) {
         "name": "office",
         "state": "paused",
         "reason": "ActuationPaused",
-        "message": "At most 5% of the Cluster's machines, but always one, start to leave within 10s: it waits for others",
+        "message": "At most 5% of the machines, but always one, start to leave within 10s: it waits for others",
         "since": "2025-01-15T16:59:00Z",
         "machine": "office-machine",
         "lane": "scheduled",
@@ -313,7 +313,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 			[]string{"State:     Returning: "},
 		},
 		"Deleting": {
-			"What is deleted waits, too.", machine("office", going, kept(departure.WipeQuarantine, time.Minute)),
+			"What is deleted waits, too.", machine("office", going, kept(v1alpha1.WipeQuarantineReason, time.Minute)),
 			[]string{
 				"State:     Held: its ScheduledMachine is being deleted, and a safety rail holds the machine\n",
 				"Because:   Nearly all machines of the Cluster would leave at once",
@@ -321,11 +321,11 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 			},
 		},
 		"DeletingAndKilled": {
-			"A kill switch is exempt.", machine("office", going, kept(departure.WipeQuarantine, time.Minute), func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }),
+			"A kill switch is exempt.", machine("office", going, kept(v1alpha1.WipeQuarantineReason, time.Minute), func(m *v1alpha1.ScheduledMachine) { m.Spec.KillSwitch = true }),
 			[]string{"State:     Deleting: "},
 		},
 		"Wipe": {
-			"Half a minute is short for who has to find the way out.", machine("office", kept(departure.WipeQuarantine, 10*time.Second)),
+			"Half a minute is short for who has to find the way out.", machine("office", kept(v1alpha1.WipeQuarantineReason, 10*time.Second)),
 			[]string{
 				"three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)\n",
 				"Do:        if the machines are not meant to leave, hold all departures now: kubectl 5spot -n farm hold-departures prod\n",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
@@ -172,9 +173,7 @@ func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
 	if !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch || m.BeingReclaimed() {
 		return true
 	}
-	s, err := schedule.Parse(planned(m).Schedule)
-	open, _ := s.At(now)
-	return err == nil && m.ScheduleEnabled() && !open
+	return machineschedule.Resolve(m, now).Closed()
 }
 
 // departureOf returns why a Machine leaves, and false if it does not leave.

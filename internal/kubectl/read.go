@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
 const kind = "ScheduledMachine"
@@ -211,13 +211,13 @@ func readMachine(raw []byte) (plan.Machine, error) {
 	if s == nil {
 		return plan.Machine{}, machineError{name, errors.New("spec.schedule: Required value")}
 	}
-	zone := "UTC"
+	spec := machineschedule.Spec(&s.Schedule)
 	if s.Timezone != nil {
-		zone = *s.Timezone
+		spec.Timezone = *s.Timezone
 	}
 	return plan.Machine{
 		Name:       name,
-		Schedule:   schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: zone},
+		Schedule:   spec,
 		Enabled:    s.Enabled == nil || *s.Enabled,
 		KillSwitch: m.Spec.KillSwitch,
 	}, nil

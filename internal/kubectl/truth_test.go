@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/kubectl"
 )
 
 // TestWhyIsShort has a provider that reports the whole output of a command.
@@ -90,7 +89,7 @@ func TestWhyKnowsEveryStep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if steps++; kubectl.WaitHelp[reason] == "" && !over[reason] {
+			if steps++; v1alpha1.WaitAdvice()[reason] == "" && !over[reason] {
 				t.Errorf("why does not say what to do about a machine that leaves and waits with %s", reason)
 			}
 		}

@@ -20,7 +20,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
 const (
@@ -400,7 +399,7 @@ func TestUndoDeleteOfACluster(t *testing.T) {
 
 func TestWhyNamesUndoDelete(t *testing.T) {
 	t.Parallel()
-	m := machine("office", kept(departure.DeparturesHeld, time.Minute), deletedMachine)
+	m := machine("office", kept(v1alpha1.DeparturesHeldReason, time.Minute), deletedMachine)
 	got := run("", "why", "office", cluster(t, map[string]any{path("office"): m}))
 	if !strings.Contains(got.Out, "if the deletion was a mistake: kubectl 5spot -n farm undo-delete office\n") {
 		t.Errorf("%+v", got)

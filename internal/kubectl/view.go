@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 )
 
 // view is the output of status for a ScheduledMachine. Its JSON is an API.
@@ -78,9 +78,9 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 	if m.Status.NodeRef != nil {
 		v.Node = m.Status.NodeRef.Name
 	}
-	s, err := schedule.Parse(planned(m).Schedule)
-	v.zone, v.Schedule = s.Zone(), s.String()
-	if err != nil {
+	s := machineschedule.Resolve(m, now)
+	v.zone, v.Schedule = s.Schedule.Zone(), s.Schedule.String()
+	if s.Err != nil {
 		v.Schedule = unreadableSchedule
 	}
 	return v

@@ -3,6 +3,7 @@
 package kubectl
 
 import (
+	"cmp"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -11,13 +12,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// waitHelp maps the reason of MachineReady to advice about a deletion that waits.
+// waitHelp maps Cluster API's reasons in MachineReady to advice about a deletion that waits. v1alpha1.WaitAdvice has
+// 5-Spot's.
 var waitHelp = map[string]string{
-	v1alpha1.WaitingForLoadBalancersReason: `wait; to let it go sooner, see "Shorten the wait" in docs/load-balancers.md`,
-	v1alpha1.StoppingPodsReason:            `wait; see "Stop pods in order" in docs/load-balancers.md`,
-	v1alpha1.WaitingForOperatorsReason:     `wait; see "When a machine of 5-Spot leaves" in docs/operators.md`,
-	v1alpha1.WaitingForExtensionReason:     `wait; see "See what holds a Machine" in docs/extensions.md`,
-
 	clusterv1.MachineDeletingWaitingForPreDrainHookReason:     "wait for the owner of the hook that Because or Note names",
 	clusterv1.MachineDeletingWaitingForPreTerminateHookReason: "wait for the owner of the hook that Because or Note names",
 	clusterv1.MachineDeletingDeletionCompletedReason:          "wait for the owner of the finalizer that Because or Note names",
@@ -30,5 +27,5 @@ func waitHelpOf(m *v1alpha1.ScheduledMachine) string {
 	if c == nil || c.Reason == clusterv1.MachineDeletingDeletionCompletedReason && !strings.Contains(c.Message, "finalizers") {
 		return ""
 	}
-	return waitHelp[c.Reason]
+	return cmp.Or(v1alpha1.WaitAdvice()[c.Reason], waitHelp[c.Reason])
 }

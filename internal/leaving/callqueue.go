@@ -9,7 +9,7 @@ import (
 )
 
 // A callQueue is the queue of one step: at most MaxConcurrentCalls calls run, the others wait in order of arrival. A
-// slow step cannot take the places of another. The lock of the HookCaller guards it.
+// slow step cannot take the places of another. The lock of the BackgroundCalls guards it.
 type callQueue struct {
 	running map[*call]bool
 	waiting []*call
@@ -20,51 +20,51 @@ type call struct {
 	run, cancel func()
 }
 
-// enqueue queues c and starts it if a place is free.
-func (d *HookCaller) enqueue(step types.UID, c *call) {
-	l := d.queues[step]
-	if l == nil {
-		l = &callQueue{running: map[*call]bool{}}
-		d.queues[step] = l
+// enter queues c and starts it if a place is free.
+func (b *BackgroundCalls) enter(step types.UID, c *call) {
+	q := b.queues[step]
+	if q == nil {
+		q = &callQueue{running: map[*call]bool{}}
+		b.queues[step] = q
 	}
-	l.waiting = append(l.waiting, c)
-	d.serve(step, l)
+	q.line = append(q.line, c)
+	b.serve(step, q)
 }
 
 // serve starts queued calls while places are free.
-func (d *HookCaller) serve(step types.UID, l *callQueue) {
-	for len(l.running) < MaxConcurrentCalls && len(l.waiting) > 0 {
-		c := l.waiting[0]
-		l.remove(c)
-		l.running[c] = true
+func (b *BackgroundCalls) serve(step types.UID, q *callQueue) {
+	for len(q.running) < MaxConcurrentCalls && len(q.line) > 0 {
+		c := q.line[0]
+		q.leave(c)
+		q.running[c] = true
 		go func() {
 			c.run()
 			c.cancel()
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			delete(l.running, c)
-			d.serve(step, l)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			delete(q.running, c)
+			b.serve(step, q)
 		}()
 	}
-	if len(l.running) == 0 && d.queues[step] == l {
-		delete(d.queues, step)
+	if len(q.running) == 0 && b.queues[step] == q {
+		delete(b.queues, step)
 	}
 }
 
-// remove removes a call from the queue.
-func (l *callQueue) remove(c *call) {
-	if i := slices.Index(l.waiting, c); i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
+// leave removes a call from the queue.
+func (q *callQueue) leave(c *call) {
+	if i := slices.Index(q.line, c); i >= 0 {
+		q.line = slices.Delete(q.line, i, i+1)
 	}
 }
 
 // close cancels all calls.
-func (l *callQueue) close() {
-	for c := range l.running {
+func (q *callQueue) close() {
+	for c := range q.running {
 		c.cancel()
 	}
-	for _, c := range l.waiting {
+	for _, c := range q.line {
 		c.cancel()
 	}
-	l.waiting = nil
+	q.line = nil
 }

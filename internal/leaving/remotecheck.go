@@ -20,15 +20,14 @@ import (
 const nextTry = 5 * time.Second
 
 // A RemoteCheck describes the check that a Step makes in the workload cluster for one Machine. The Step has a
-// HookCaller of its own, which runs the check in the background.
+// BackgroundCalls of its own, which runs the check in the background.
 type RemoteCheck struct {
 	// Look makes one check and starts the next action.
 	Look func(context.Context) Response
 	// MaxWait is the longest time that the Machine waits, Call the timeout of one check.
 	MaxWait, Call time.Duration
-	// Again is the interval of checks after the step is done, while other steps hold the Machine. Zero means no
-	// more checks.
-	Again time.Duration
+	// RecheckInterval is how often a finished step checks again while others hold the Machine. Zero means never.
+	RecheckInterval time.Duration
 	// Reason is the reason of the condition ReadyToLeave after the first check.
 	Reason string
 	// Unseen is the detail of the message if no check has returned within MaxWait. Late is the message after
@@ -37,15 +36,15 @@ type RemoteCheck struct {
 }
 
 // CheckRemote returns the verdict from the latest check, and starts a check if one is due. It does not block.
-func (d *HookCaller) CheckRemote(ctx context.Context, of Departing, l RemoteCheck, now time.Time) Verdict {
-	q := CallKey{Machine: of.Machine.UID, Step: queueOf(of.Cluster()), Phase: string(of.Phase)}
-	p := d.Look(q, 0)
-	v, due := l.verdict(p, of.Began, now)
+func (b *BackgroundCalls) CheckRemote(ctx context.Context, of Departing, l RemoteCheck, now time.Time) Verdict {
+	key := CallKey{Machine: of.Machine.UID, Step: queueOf(of.Cluster()), Phase: string(of.Phase)}
+	p := b.Look(key, 0)
+	v, due := l.judge(p, of.Began, now)
 	if v.Reason = l.Reason; v.Holds && p.Answered.IsZero() {
 		v.Reason = v1alpha1.AskingReason
 	}
 	if due {
-		d.StartCall(ctx, client.ObjectKeyFromObject(of.Machine), q, 0, func(ctx context.Context) Response {
+		b.StartCall(ctx, client.ObjectKeyFromObject(of.Machine), key, 0, func(ctx context.Context) Response {
 			ctx, cancel := context.WithTimeout(ctx, l.Call)
 			defer cancel()
 			return l.Look(ctx)
@@ -54,10 +53,10 @@ func (d *HookCaller) CheckRemote(ctx context.Context, of Departing, l RemoteChec
 	return v
 }
 
-// Woken is the source that starts the HookCaller and enqueues a Machine after each response.
-func (d *HookCaller) Woken() source.Source {
+// Woken is the source that starts the BackgroundCalls and enqueues a Machine after each response.
+func (b *BackgroundCalls) Woken() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		d.Start(ctx, func(machine types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: machine}) })
+		b.Start(ctx, func(machine types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: machine}) })
 		return nil
 	})
 }
@@ -78,10 +77,10 @@ func (l RemoteCheck) verdict(p Progress, began, now time.Time) (v Verdict, due b
 		message = a.Err.Error()
 	case a.Wait == 0:
 		v = Verdict{Missed: a.Missed, Note: a.Says}
-		if l.Again == 0 || p.Open || !now.Before(until) {
+		if l.RecheckInterval == 0 || p.Open || !now.Before(until) {
 			return v, false
 		}
-		if next := p.Answered.Add(l.Again); next.After(now) {
+		if next := p.Answered.Add(l.RecheckInterval); next.After(now) {
 			v.Again = next
 			return v, false
 		}

@@ -51,9 +51,9 @@ func TestALookIsWeighed(t *testing.T) {
 		"HeldOpen":     {"One call at a time.", open(said(5, Response{})), at(-30), Verdict{}, false},
 		"HeldOver":     {"It holds nobody any more.", said(5, Response{}), at(-60), Verdict{}, false},
 	} {
-		l.Again = 0
+		l.RecheckInterval = 0
 		if strings.HasPrefix(name, "Held") {
-			l.Again = 5 * time.Second
+			l.RecheckInterval = 5 * time.Second
 		}
 		if v, due := l.verdict(tc.p, tc.began, now); v != tc.want || due != tc.due {
 			t.Errorf("%s: got %+v, due %t, want %+v, due %t: %s", name, v, due, tc.want, tc.due, tc.reason)

@@ -4,6 +4,7 @@ package leaving
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -58,6 +59,12 @@ type Verdict struct {
 // Cluster returns the key of the Machine's Cluster.
 func (d Departing) Cluster() client.ObjectKey {
 	return client.ObjectKey{Namespace: d.Machine.Namespace, Name: d.Machine.Spec.ClusterName}
+}
+
+// HalfGrace returns half of the grace period and its name, zero without a limit. The other half is for the drain.
+func (d Departing) HalfGrace() (half time.Duration, name string) {
+	half = d.Grace / 2
+	return half, fmt.Sprintf("%s, half of the machine's gracefulShutdownTimeout", half)
 }
 
 // Steps are the built-in steps of a manager.

@@ -62,7 +62,8 @@ func killed(f Facts) (Decision, bool) {
 	}
 }
 
-// reclaimed only reports the phase. controllers/reclaim carries out emergency reclaims.
+// reclaimed reports the phase. controllers/reclaim carries out emergency reclaims, except for an object that is being
+// deleted (see deleted). Decide adds the deletion of a Node that outlived its machine.
 func reclaimed(f Facts) (Decision, bool) {
 	if !f.Reclaim {
 		return Decision{}, false

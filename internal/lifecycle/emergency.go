@@ -36,11 +36,11 @@ const (
 	Evict Step = "Evict"
 	// DeleteNode deletes a Node whose machine is gone.
 	DeleteNode Step = "DeleteNode"
-	// WaitForRemoval waits until the machine is gone.
-	WaitForRemoval Step = "WaitForRemoval"
-	// DisableSchedule turns the schedule off and removes the stored request, in one write.
-	DisableSchedule Step = "DisableSchedule"
-	// Clear removes the request from the Node.
+	// Await waits until the machine is gone.
+	Await Step = "Await"
+	// Disarm turns the schedule off and removes the stored request, in one write.
+	Disarm Step = "Disarm"
+	// Clear removes the request from the Node, and the eviction taint if the machine is lent again.
 	Clear Step = "Clear"
 	// Refuse does nothing except report.
 	Refuse Step = "Refuse"
@@ -133,7 +133,10 @@ func requestStep(f ReclaimFacts) Step {
 	}
 	switch f.Request {
 	case NoRequest:
-		return NoStep
+		if f.Machine == Present && f.Evicting {
+			return Clear // The Node outlived the give-back, and the machine joined again on it.
+		}
+		return Rest
 	case ServedRequest:
 		if f.Machine == Absent && f.InfrastructureGone && f.Node == Present && f.RequestNamesNode {
 			return DeleteNode

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
@@ -57,10 +58,10 @@ func (p *planner) wake(at time.Time) time.Time {
 	p.wipe, verdict = p.wipe.Judge(rails.Count{At: at, Kept: kept, Left: p.left})
 	p.left, p.Holds = 0, nil
 	if p.suspect {
-		p.Holds = append(p.Holds, departure.Hold{Reason: departure.ClockSuspect})
+		p.Holds = append(p.Holds, departure.Hold{Reason: v1alpha1.ClockSuspectReason})
 	}
 	if verdict == rails.Quarantined {
-		p.Holds = append(p.Holds, departure.Hold{Reason: departure.WipeQuarantine, Unscheduled: true})
+		p.Holds = append(p.Holds, departure.Hold{Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true})
 	}
 	p.recent = departure.Within(p.recent, at, departure.MaxWait)
 	p.Departed = len(p.recent)

@@ -36,15 +36,15 @@ var (
 	})
 	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_actions_total",
-		Help: "Tries to do something to a machine, by kind of action and outcome.",
+		Help: "Writes to objects of machines, by kind of action and outcome.",
 	}, []string{"kind", "outcome"})
 	suppressed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_actions_suppressed_total",
-		Help: "Actions that were not carried out because actuation is paused, each counted once, by kind.",
+		Help: "Writes that were not sent because actuation is paused, by kind of action. Each reconcile counts them again.",
 	}, []string{"kind"})
 	wouldAct = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_actions_dryrun_total",
-		Help: "Actions that the manager would carry out without --dry-run, each counted once, by kind.",
+		Help: "Writes that the manager would send without --dry-run, by kind of action. Each reconcile counts them again.",
 	}, []string{"kind"})
 	skew = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "fivespot_clock_skew_seconds",
@@ -115,13 +115,13 @@ func number(is bool) float64 {
 	return 0
 }
 
-// Acted counts a try of an action.
+// Acted counts a write.
 func Acted(kind, outcome string) { actions.WithLabelValues(kind, outcome).Inc() }
 
-// Suppressed counts an action that an actuation pause suppresses.
+// Suppressed counts a write that an actuation pause suppresses.
 func Suppressed(kind string) { suppressed.WithLabelValues(kind).Inc() }
 
-// WouldAct counts an action that dry run suppresses.
+// WouldAct counts a write that dry run suppresses.
 func WouldAct(kind string) { wouldAct.WithLabelValues(kind).Inc() }
 
 // ClockSkew records how far the clock of this process is ahead.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/nodetaints"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
@@ -57,21 +58,7 @@ func Spec(s *v1alpha1.ScheduledMachineSpec, path *field.Path) field.ErrorList {
 // Schedule returns all errors of a schedule at path, nil if it is valid. It also validates a disabled schedule, so that
 // enabling it later does not fail.
 func Schedule(s *v1alpha1.Schedule, path *field.Path) field.ErrorList {
-	_, err := schedule.Parse(ScheduleSpec(s))
-	return fieldErrors(err, path)
-}
-
-// ScheduleSpec converts a schedule of the API to a schedule.Spec, and sets the default time zone.
-func ScheduleSpec(s *v1alpha1.Schedule) schedule.Spec {
-	spec := schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: s.Timezone}
-	if spec.Timezone == "" {
-		spec.Timezone = "UTC"
-	}
-	return spec
-}
-
-// fieldErrors converts the errors of a schedule to field errors.
-func fieldErrors(err error, path *field.Path) field.ErrorList {
+	_, err := schedule.Parse(machineschedule.Spec(s))
 	var errs field.ErrorList
 	for _, bad := range schedule.FieldErrors(err) {
 		errs = append(errs, field.Invalid(path.Child(bad.Field), bad.Value, bad.Detail()))

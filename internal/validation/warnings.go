@@ -5,12 +5,14 @@ package validation
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 )
 
 // maxQuote bounds how much of a pattern a warning repeats. API servers cut a warning after 256 bytes.
@@ -38,7 +40,7 @@ var everywhere = []struct{ program, commandLine string }{
 func Warnings(m *v1alpha1.ScheduledMachine) []string {
 	path := field.NewPath("spec")
 	var warnings []string
-	if s := m.Spec.Schedule; len(s.DaysOfWeek) == 0 || len(s.HoursOfDay) == 0 {
+	if s := machineschedule.Resolve(m, time.Time{}); s.Err == nil && s.Schedule.String() == "never" { // at any instant
 		warnings = append(warnings, path.Child("schedule").String()+
 			": without both daysOfWeek and hoursOfDay the machine never joins; mon-sun and 0-23 mean always")
 	}

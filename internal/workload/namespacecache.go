@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// An NamespaceCache is a cache of additional kinds of workload clusters. The ClusterCache keeps one selection of each
-// kind for all clusters. An NamespaceCache keeps only requested namespaces of requested clusters. It uses the
+// A NamespaceCache is a cache of additional kinds of workload clusters. The ClusterCache keeps one selection of each
+// kind for all clusters. A NamespaceCache keeps only requested namespaces of requested clusters. It uses the
 // connections of the ClusterCache. It is safe for concurrent use.
 type NamespaceCache struct {
 	// Cache has the connections to the clusters.
@@ -36,7 +36,7 @@ type NamespaceCache struct {
 	open map[client.ObjectKey]*aside
 }
 
-// An CachedKind is a kind in a NamespaceCache.
+// A CachedKind is a kind in a NamespaceCache.
 type CachedKind struct {
 	// Kind is an empty object of the kind.
 	Kind client.Object

@@ -192,19 +192,26 @@ func (t *Table) feedThread(p *Process, to Feeder) error {
 		return gone(p.pid, err)
 	}
 	for _, tid := range t.tids {
-		h, err := t.root.openThread(p.pid, tid, cmdlineFile)
-		if err != nil {
-			continue // The thread has ended.
-		}
-		n, err := t.readArguments(p.pid, h, 0)
-		if err == nil && n > 0 {
-			err = t.feed(p, h, n, to)
-			t.root.shut(h)
+		if fed, err := t.feedOneThread(p, tid, to); fed {
 			return err
 		}
-		t.root.shut(h)
 	}
 	return nil
+}
+
+// feedOneThread passes the arguments of one thread. fed is false if they are empty or the thread has ended. An
+// abandoned read exits the goroutine, and the file is closed then, too.
+func (t *Table) feedOneThread(p *Process, tid int32, to Feeder) (fed bool, err error) {
+	h, err := t.root.openThread(p.pid, tid, cmdlineFile)
+	if err != nil {
+		return false, err
+	}
+	defer t.root.shut(h)
+	n, err := t.readArguments(p.pid, h, 0)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	return true, t.feed(p, h, n, to)
 }
 
 // readArguments reads a part of a command line. It does not return if its goroutine was abandoned in the meantime,

@@ -71,7 +71,8 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 	return n.requested(), r.identify(n)
 }
 
-// Deliver retries Report until the API server accepts it. It returns nil, [ErrHostIdentity], or the error of ctx.
+// Deliver retries Report until the API server accepts it, also if the program ends meanwhile: its owner needed the
+// machine. It returns nil, [ErrHostIdentity], or the error of ctx.
 func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) error {
 	log := r.newFailureLog("Reporting to Node")
 	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ; {

@@ -125,9 +125,9 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 		"Record": {
 			reason: "Nothing says why a machine leaves.",
 			cut: []edit{
-				{"internal/actuate/remove.go", "\tif id == \"\" {\n", "\tif len(skips) == 0 {\n\t\treturn\n\t}\n\tif id == \"\" {\n"},
+				{"internal/actuate/remove.go", "\tchildren.Record(m, d)\n", "\tif len(d.Skips) > 0 {\n\t\tchildren.Record(m, d)\n\t}\n"},
 				{"controllers/departure/publish.go", "r.set(ctx, m, admitted, d, change)", "true, error(nil)"},
-				{"controllers/departure/publish.go", "if !children.Admitted(admitted, now) {", "if false {"},
+				{"controllers/departure/publish.go", "if state, _ := children.StateOf(admitted, now); state != children.Admitted {", "if false {"},
 			},
 			leave: windowEnds, broken: []string{"steps"},
 		},
@@ -143,7 +143,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 		},
 		"Line": {
 			reason: "Nothing is told of what was done.",
-			cut:    []edit{{"internal/actuate/gate.go", "\ttelemetry.Acted(string(line.Kind), string(line.Outcome))\n\tg.Log.Write(line)\n", "\ttelemetry.Acted(string(line.Kind), string(line.Outcome))\n"}},
+			cut:    []edit{{"internal/actuate/gate.go", "\tg.Log.Write(line)\n", ""}},
 			leave:  windowEnds, broken: []string{"lines"},
 		},
 		"Pause": {
@@ -188,7 +188,7 @@ func live(t *testing.T, cut []edit, paused bool, metered int, leave leave) *judg
 	for _, sm := range all {
 		c.WaitPhase(sm, v1alpha1.PhaseActive, metav1.ConditionTrue)
 	}
-	rules := append(judge.Default(), judge.Lines(true), judge.Cap(50_000), judge.Wipe())
+	rules := append(judge.Default(), judge.Lines(true), judge.Cap(50_000), judge.FleetCap(50_000), judge.Wipe())
 	if paused {
 		s.Manager.AddArgs("--actuation-paused")
 	}

@@ -47,15 +47,15 @@
 //	 88 events                       OthersDrainANode, ALoadBalancerThatDoesNotAnswer
 //	 89 a DaemonSet is rolled        APodOfAnIngressIsReplaced, AnOutdatedIngressIsRolled
 //	 90 managers share the Clusters  not here: the filter is Cluster API's own, as everywhere
-//	 91 hooks are set in time        controllers/machinehook
-//	 92 unused hooks are removed     controllers/machinehook
+//	 91 hooks are set in time        controllers/departure
+//	 92 unused hooks are removed     controllers/departure
 //	 93 the drain waits              AnOutageLetsNobodyGo; D: AMachineThatLeavesIsCordonedByUs
 //	 94 and starts after it          TargetsDrainBeforePodsAreEvicted
 //	 95 the deadline                 ALoadBalancerThatDoesNotAnswer; D: WhatAMachineWaitsFor
 //	 96 the Cluster is deleted       AClusterThatGoesWaitsForNoLoadBalancer
 //	 97 a Machine without a Node     D: WhomLoadBalancersConcern
 //	 98 a Machine without a drain    not here: Cluster API calls the hook anyway
-//	 99 a Node that is not Ready     controllers/machinehook: decide
+//	 99 a Node that is not Ready     controllers/departure: decide
 //	100 a control plane Machine      not here: the plane has none; by default it stays, see 64
 //	101 rules for drains             not here: 5-Spot creates none
 //	102 the order of a drain         not here: it is Cluster API's

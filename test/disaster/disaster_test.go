@@ -114,7 +114,7 @@ func (w *world) judge(chapters []chapter) {
 	for _, r := range w.replicas {
 		killed = append(killed, r.Killed()...)
 	}
-	rules := append(judge.Default(), judge.Cap(capMillionths), judge.Wipe(), judge.Lines(true, killed...))
+	rules := append(judge.Default(), judge.Cap(capMillionths), judge.FleetCap(capMillionths), judge.Wipe(), judge.Lines(true, killed...))
 	ruling, err := shared.Ruling(append([]string{auditLog()}, w.others...), append(slices.Clone(rules), figures)...)
 	w.must(err)
 	w.must(ruling.Print(os.Stdout, rules))

@@ -129,8 +129,8 @@ func (l *lab) waitSuppressed(sm *v1alpha1.ScheduledMachine) {
 	})
 }
 
-// wantTold waits until a manager's audit log has a line of each kind about a machine, and checks that there are no
-// duplicates.
+// wantTold waits until a manager's audit log has a line of each kind about a machine, and checks that all lines have the
+// outcome.
 func (l *lab) wantTold(log, outcome string, want map[string]string) {
 	l.t.Helper()
 	l.until(func(context.Context) error {
@@ -147,16 +147,11 @@ func (l *lab) wantTold(log, outcome string, want map[string]string) {
 	})
 	text, err := os.ReadFile(log)
 	l.must(err)
-	ids := map[string]bool{}
 	for line := range bytes.Lines(text) {
-		var said struct {
-			Outcome string
-			ID      string `json:"action_id"`
-		}
+		var said struct{ Outcome string }
 		l.must(json.Unmarshal(line, &said))
-		if said.Outcome != outcome || ids[said.ID] {
+		if said.Outcome != outcome {
 			l.t.Errorf("line %s", line)
 		}
-		ids[said.ID] = true
 	}
 }

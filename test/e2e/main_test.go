@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	}
 	run := func() int {
 		code := max(m.Run(), shared.UnusedRights(alwaysOn, elsewhere))
-		return max(code, shared.Judge(decisions, judge.Quiet(silences...), judge.During(judge.Cap(capMillionths), shipped...),
+		return max(code, shared.Judge(decisions, judge.Quiet(silences...), judge.During(judge.Cap(capMillionths), shipped...), judge.During(judge.FleetCap(capMillionths), shipped...),
 			judge.During(judge.Wipe(), shipped...), judge.During(judge.Lines(false, killed...), shipped...)))
 	}
 	os.Exit(plane.Parallel(perCore*runtime.NumCPU(), func() int { return system.Main(o, prepare, run) }))

@@ -127,7 +127,7 @@ func (f *fleet) writeAuditLine(kind, machine, uid string) error {
 	if f.log != decisionLog {
 		return nil
 	}
-	_, err := fmt.Fprintf(f.out, `{"time":%q,"cycle":0,"kind":%q,"machine":"farm/%s","cluster":"farm/lab","outcome":"success","action_id":"a-%s","attempt":1,"uid":%q}`+"\n",
+	_, err := fmt.Fprintf(f.out, `{"time":%q,"cycle":0,"kind":%q,"machine":"farm/%s","cluster":"farm/lab","outcome":"success","action_id":"a-%s","uid":%q}`+"\n",
 		f.now.Format(time.RFC3339Nano), kind, machine, uid, uid)
 	return err
 }

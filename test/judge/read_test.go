@@ -167,7 +167,7 @@ func TestUnreadableLog(t *testing.T) {
 
 func TestReadLines(t *testing.T) {
 	got, err := all(judge.ReadLines(strings.NewReader(`{"time":"2026-03-02T17:00:00Z","cycle":0,"kind":"Depart","machine":"farm/office","cluster":"farm/lab","reason":"WindowClosed","grace_seconds":300,` +
-		`"outcome":"success","action_id":"a","lane":"scheduled","attempt":1,"uid":"m"}` + "\n")))
+		`"outcome":"success","action_id":"a","lane":"scheduled","uid":"m"}` + "\n")))
 	about := office
 	about.Cluster = "audit log"
 	want := []judge.Record{{ID: "a", At: begin, Object: about, Line: &judge.Line{Kind: "Depart", Machine: "farm/office", Outcome: "success", UID: "m"}}}

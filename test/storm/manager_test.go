@@ -12,13 +12,13 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	plans "github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -133,7 +133,7 @@ func (m *manager) setUp() error {
 	metrics.Registry = prometheus.NewRegistry() // Each process has its own registry.
 	w, cached, live := m.w, connection{m, true}, connection{m, false}
 	gate := &actuate.Gate{Paused: w.paused}
-	rush, write, hookFilter := &wake.ReclaimTracker{}, actuate.NewGated(gate, cached), ""
+	rush, write, hookFilter := &wake.ReclaimTracker{}, actuate.NewGated(gate, testenv.Gated(gate.Transport, cached)), ""
 	read := children.Reader{Cached: cached, Live: live}
 	clusters := clusters{m: m}
 	planner := &departure.Reconciler{
@@ -162,9 +162,9 @@ func (m *manager) setUp() error {
 		(&reclaim.Reconciler{
 			Clock: m, Reader: cached, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, ReclaimTracker: rush,
 		}).SetupWithManager(m.ofController(), "", scheduledmachine.ClusterNameIndex, m.options()),
-		(&machinehook.Reconciler{
-			Clock: m, Reader: cached, Live: live, Actuate: write, Recorder: recorder{w},
-		}).SetupWithManager(m.ofController(), hookFilter, m.options()),
+		(&departure.HookReconciler{
+			Clock: m, Reader: cached, Live: live, Actuate: write, Recorder: recorder{w}, WatchFilter: hookFilter,
+		}).SetupWithManager(m.ofController(), m.options()),
 	)
 }
 

@@ -73,8 +73,8 @@ type world struct {
 	managers []*manager
 	others   agenda[func()]
 	rand     *rand.Rand
-	// size is the initial number of ScheduledMachines.
-	size int
+	// size is the initial number of ScheduledMachines, in so many Clusters.
+	size, clusters int
 
 	// cut is the rail that is cut. planner is then the planner that survives managers.
 	cut     string
@@ -97,27 +97,31 @@ type world struct {
 }
 
 // A fleet is the initial state of a story: running machines with windows until five. Its creation is slow, so there is
-// one for each size.
+// one for each size and number of Clusters.
 var (
 	making sync.Mutex
-	fleets = map[int]*apiServer{}
+	fleets = map[[2]int]*apiServer{}
 )
 
-func fleet(t *testing.T, size int) *apiServer {
+func fleet(t *testing.T, size, clusters int) *apiServer {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
-	if fleets[size] == nil {
-		fleets[size] = newFleet(t, size)
+	of := [2]int{size, clusters}
+	if fleets[of] == nil {
+		fleets[of] = newFleet(t, size, clusters)
 	}
-	return fleets[size]
+	return fleets[of]
 }
 
 // newWorld is a fleet with a manager that has led for long, and a rail that is cut; empty is none.
-func newWorld(t *testing.T, size int, cut string) *world {
+func newWorld(t *testing.T, size, clusters int, cut string) *world {
 	t.Helper()
-	w := &world{T: t, now: monday.Add(30 * time.Minute), size: size, cut: cut, drain: 20 * time.Second, rand: rand.New(rand.NewPCG(*seed, uint64(size)))}
-	w.api = fleet(t, size).copied(func() time.Time { return w.now })
+	w := &world{
+		T: t, now: monday.Add(30 * time.Minute), size: size, clusters: clusters, cut: cut, drain: 20 * time.Second,
+		rand: rand.New(rand.NewPCG(*seed, uint64(size))),
+	}
+	w.api = fleet(t, size, clusters).copied(func() time.Time { return w.now })
 	w.live()
 	w.start()
 	w.run(2 * time.Minute)
@@ -145,9 +149,9 @@ func (w *world) live() {
 	})
 }
 
-func newFleet(t *testing.T, size int) *apiServer {
+func newFleet(t *testing.T, size, clusters int) *apiServer {
 	t.Helper()
-	w := &world{T: t, now: monday, size: size, rand: rand.New(rand.NewPCG(*seed, uint64(size)))}
+	w := &world{T: t, now: monday, size: size, clusters: clusters, rand: rand.New(rand.NewPCG(*seed, uint64(size)))}
 	w.api = &apiServer{now: func() time.Time { return w.now }, objects: objects{}}
 	w.live()
 	for _, kind := range []string{bootstrapKind, infrastructureKind} {
@@ -157,9 +161,14 @@ func newFleet(t *testing.T, size int) *apiServer {
 		}
 		w.create(testenv.Definition(group.WithKind(kind)))
 	}
-	w.create(testenv.Cluster(namespace))
+	for i := range clusters {
+		c := testenv.Cluster(namespace)
+		c.Name = clusterName(i)
+		w.create(c)
+	}
 	for i := range size {
 		sm := testenv.ScheduledMachine(namespace, name(i))
+		sm.Spec.ClusterName = clusterName(i % clusters)
 		sm.Spec.Schedule = v1alpha1.Schedule{DaysOfWeek: []string{"mon-fri"}, HoursOfDay: []string{"9-16"}}
 		sm.Spec.Priority = new(int32(i % 100))
 		w.create(sm)
@@ -175,6 +184,14 @@ func newFleet(t *testing.T, size int) *apiServer {
 }
 
 func name(i int) string { return fmt.Sprintf("box-%04d", i) }
+
+// clusterName is the name of a Cluster. The first is lab.
+func clusterName(i int) string {
+	if i == 0 {
+		return lab
+	}
+	return fmt.Sprintf("%s-%d", lab, i)
+}
 
 func (w *world) create(obj client.Object) {
 	w.Helper()

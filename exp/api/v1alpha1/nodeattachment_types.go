@@ -38,7 +38,7 @@ type NodeAttachmentSpec struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	Addresses []string `json:"addresses,omitempty"`
 
-	// since is when the Node began to leave.
+	// since is when the Node began to leave its load balancers. It starts again when the Node leaves further ones.
 	// +optional
 	Since metav1.Time `json:"since,omitempty,omitzero"`
 

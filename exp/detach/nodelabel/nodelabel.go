@@ -38,7 +38,7 @@ func New(spec expv1.LabelBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *
 	}, time.Duration(ptr.Deref(spec.WaitSeconds, defaultWait))*time.Second)
 }
 
-// owner returns Others for every label that 5-Spot would not have written. That includes the value "false", which
+// owner returns MarkedByOthers for every label that 5-Spot would not have written. That includes the value "false", which
 // readers interpret differently.
 func owner(node *corev1.Node) nodemark.Owner {
 	got, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // every is the interval between two reads. A read costs one list from the cache for all Nodes, and a live read of each
@@ -200,10 +201,7 @@ func (d *Driver) noteWrite(node *corev1.Node) {
 // which kubeadm excludes control plane Nodes.
 func (d *Driver) serves(node *corev1.Node) bool {
 	_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
-	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Unmarked &&
-		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
+	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Unmarked && workload.NodeReady(node)
 }
 
 func (d *Driver) state(node *corev1.Node) balancer.State {

@@ -35,22 +35,17 @@ const (
 )
 
 // tainted returns the Trigger for a taint key.
-func tainted(key string) Trigger { return Trigger(taint + key) }
-
-const taint = "Taint "
-
-// StopsPods reports whether the pods of the Node are stopped in order: its machine leaves, or another party is about to
-// drain or delete the Node.
-func (t Trigger) StopsPods() bool {
-	return t == Departure || t == Cordoned || strings.HasPrefix(string(t), taint)
-}
+func tainted(key string) Trigger { return Trigger("Taint " + key) }
 
 // Machine is the state of the machine of a Node.
 type Machine int
 
 const (
-	// Stays means that the machine runs, or waits for its turn to leave, or that the Node has no Machine.
+	// Stays means that the machine runs, or that the Node has no Machine.
 	Stays Machine = iota
+	// AwaitsDeparture means that the Machine is being deleted, and that no departure is recorded yet. The cache may lag
+	// behind the record and behind the cordon that follows it.
+	AwaitsDeparture
 	// Leaves means that the machine has started to leave.
 	Leaves
 	// LeavesAtOnce means that the machine leaves without any wait.
@@ -97,7 +92,19 @@ func (n Node) Trigger(keys []string) Trigger {
 		return Departure
 	case n.DetachAnnotation == "true":
 		return AnnotationTrigger
+	default:
+		return n.drainTrigger(keys)
 	}
+}
+
+// StopsPods reports whether the pods of the Node are stopped in order: its machine leaves, or another party is about to
+// drain or delete the Node. The detach annotation changes neither.
+func (n Node) StopsPods(keys []string) bool {
+	return n.Machine == Leaves || n.Machine != LeavesAtOnce && n.drainTrigger(keys) != ""
+}
+
+// drainTrigger returns the sign that another party is about to drain or delete the Node.
+func (n Node) drainTrigger(keys []string) Trigger {
 	for _, t := range n.Taints {
 		if t.Key == AutoscalerTaint && t.Value != OurTaintValue || slices.ContainsFunc(keys, func(key string) bool { return matches(key, t.Key) }) {
 			return tainted(t.Key)
@@ -128,11 +135,11 @@ type Record struct {
 	LoadBalancers []string
 	// Replaces are the pods of DaemonSets that were being replaced.
 	Replaces []Replacement
-	// Memberships is the number of drained memberships. Lasting is how many of them are restored when the Node comes
+	// Memberships is the number of drained memberships. Permanent is how many of them are restored when the Node comes
 	// back.
-	Memberships, Lasting int
-	// Open means that at least one load balancer has not confirmed the detach.
-	Open bool
+	Memberships, Permanent int
+	// Unconfirmed means that at least one load balancer has not confirmed the detach.
+	Unconfirmed bool
 }
 
 // Decision is what the reconciler does about a Node. The zero value means nothing.
@@ -149,7 +156,7 @@ type Decision struct {
 	Trigger       Trigger
 	LoadBalancers []string
 	Replaces      []Replacement
-	// Forget means that memberships that do not last are removed from the record.
+	// Forget means that memberships that are not permanent are removed from the record.
 	Forget bool
 	// Delete means that the record is deleted, because nothing is left to restore.
 	Delete bool
@@ -167,18 +174,19 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 		return absent(n, r, balanced)
 	}
 	trigger := n.Trigger(keys)
-	replaces := n.replacements(r, trigger == "")
+	d := Decision{Trigger: trigger, Replaces: n.replacements(r, trigger == "")}
+	d.Resume = n.Stopped && n.Machine != LeavesAtOnce && !n.StopsPods(keys)
 	switch {
 	case trigger != "" && (balanced || r.Memberships > 0):
-		return out(n, r, trigger, replaces)
+		return out(n, r, d)
 	case trigger != "":
-		return Decision{Unmark: r.Exists && n.Marked, Delete: r.Exists}
-	case len(replaces) > 0:
-		return partlyOut(n, r, replaces)
+		return Decision{Unmark: r.Exists && n.Marked, Delete: r.Exists, Resume: d.Resume}
+	case len(d.Replaces) > 0:
+		return partlyOut(n, r, d)
 	case r.Exists && (r.Trigger != "" || r.UID != n.UID) && !n.Ready:
 		return Decision{} // It is not Ready, so it gets no connections.
 	default:
-		return in(n, r)
+		return in(n, r, d)
 	}
 }
 
@@ -187,16 +195,16 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 func absent(n Node, r Record, balanced bool) Decision {
 	gone := Decision{Write: r.Trigger != Gone, Trigger: Gone}
 	switch {
-	case r.Open && (r.Trigger == Emergency || r.Trigger == Departure):
+	case r.Unconfirmed && (r.Trigger == Emergency || r.Trigger == Departure):
 		return Decision{Trigger: r.Trigger} // The load balancer may still send connections to the machine.
 	case n.Owned && (r.Exists && (balanced || r.Memberships > 0) || balanced && n.Machine == Leaves):
 		return gone
 	case !r.Exists:
 		return Decision{}
-	case r.Lasting == 0:
+	case r.Permanent == 0:
 		return Decision{Delete: true}
 	default:
-		gone.Forget = r.Memberships > r.Lasting
+		gone.Forget = r.Memberships > r.Permanent
 		gone.Write = gone.Write || gone.Forget
 		return gone
 	}
@@ -205,25 +213,24 @@ func absent(n Node, r Record, balanced bool) Decision {
 // other reports whether the recorded Node was another machine with the same name. The memberships of that machine must
 // not be restored for this Node.
 func (r Record) other(n Node) bool {
-	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Memberships > r.Lasting
+	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Memberships > r.Permanent
 }
 
-// out decides for a Node that must be detached. It cordons and marks the Node only once, before the record is written,
-// so that a person can undo both.
-func out(n Node, r Record, trigger Trigger, replaces []Replacement) Decision {
-	news := r.isNew(n, trigger)
-	d := Decision{Trigger: trigger, Replaces: replaces, Mark: news && !n.Marked && trigger != Emergency}
-	d.Cordon = news && trigger == Departure && !n.Unschedulable
+// out completes the decision d for a Node that must be detached. It cordons and marks the Node only once, before the
+// record is written, so that a person can undo both.
+func out(n Node, r Record, d Decision) Decision {
+	news := r.isNew(n, d.Trigger)
+	d.Mark = news && !n.Marked && d.Trigger != Emergency
+	d.Cordon = news && d.Trigger == Departure && !n.Unschedulable
 	d.Write, d.Forget = r.changes(n, d), r.other(n)
 	return d
 }
 
-// partlyOut decides for a Node that must leave only the load balancers of the DaemonSets whose pods are replaced. Other
-// pods are not affected.
-func partlyOut(n Node, r Record, replaces []Replacement) Decision {
-	d := undone(n)
-	d.Replaces = replaces
-	d.Trigger, d.LoadBalancers = n.triggerOf(replaces)
+// partlyOut completes the decision d for a Node that must leave only the load balancers of the DaemonSets whose pods are
+// replaced. Other pods are not affected.
+func partlyOut(n Node, r Record, d Decision) Decision {
+	d.Uncordon, d.Unmark = n.uncordons(), n.Marked
+	d.Trigger, d.LoadBalancers = n.triggerOf(d.Replaces)
 	d.Write, d.Forget = r.changes(n, d), r.other(n)
 	return d
 }
@@ -238,19 +245,16 @@ func (r Record) changes(n Node, d Decision) bool {
 	return r.isNew(n, d.Trigger) || r.Identity != n.Identity || !slices.Equal(r.LoadBalancers, d.LoadBalancers) || !slices.Equal(r.Replaces, d.Replaces)
 }
 
-// in decides for a Node that must be attached.
-func in(n Node, r Record) Decision {
-	d := undone(n)
-	if !r.Exists {
-		d.Unmark = false // Another party has marked it.
-		return d
+// in completes the decision d for a Node that must be attached.
+func in(n Node, r Record, d Decision) Decision {
+	if d.Uncordon = n.uncordons(); !r.Exists {
+		return d // Another party has marked it.
 	}
+	d.Unmark = n.Marked
 	d.Write, d.Forget = r.Trigger != "" || r.UID != n.UID, r.other(n)
 	d.Delete = !d.Write && r.Memberships == 0
 	return d
 }
 
-// undone reverts the changes of the Node object.
-func undone(n Node) Decision {
-	return Decision{Uncordon: n.CordonedByUs, Unmark: n.Marked, Resume: n.Stopped && n.Machine == Stays}
-}
+// uncordons reports whether our cordon is removed. A Machine that is being deleted never returns.
+func (n Node) uncordons() bool { return n.CordonedByUs && n.Machine == Stays }

@@ -54,8 +54,8 @@ const (
 // EndsRecord reports whether the action removes the membership from the record of this load balancer.
 func (a Act) EndsRecord() bool { return a == Release || a == HandOver }
 
-// Step is the action on a Member, or the reason to wait.
-type Step struct {
+// MemberAction is the action on a Member, or the reason to wait.
+type MemberAction struct {
 	Act Act
 	// Held is why the Member is not drained although its Node must be detached.
 	Held string
@@ -64,8 +64,8 @@ type Step struct {
 // Round returns the step of each Member of one load balancer. A pool keeps at least floor members that get new
 // connections. Urgent members are drained regardless of floor, but reduce the number that remains. Members whose detach
 // was requested first go first.
-func Round(members []Member, floor int) []Step {
-	steps, pools := make([]Step, len(members)), map[string]*pool{}
+func Round(members []Member, floor int) []MemberAction {
+	steps, pools := make([]MemberAction, len(members)), map[string]*pool{}
 	for _, m := range members {
 		p := pools[m.Membership.Pool]
 		if p == nil {
@@ -100,14 +100,14 @@ func order(members []Member) []int {
 	return indexes
 }
 
-func step(m Member, p *pool, floor int) Step {
+func step(m Member, p *pool, floor int) MemberAction {
 	switch {
 	case m.Gone && (!m.Volatile || !m.Taken):
-		return Step{} // The membership belongs to the host that registers the address next.
+		return MemberAction{} // The membership belongs to the host that registers the address next.
 	case m.Out && m.Status.State == balancer.Attached:
 		return p.drain(m, floor)
 	case m.Out, !m.Taken, m.Gone:
-		return Step{}
+		return MemberAction{}
 	}
 	switch m.Status.State {
 	case balancer.Attached, balancer.Absent:
@@ -115,29 +115,29 @@ func step(m Member, p *pool, floor int) Step {
 	case balancer.Draining, balancer.Drained:
 		switch {
 		case m.Successor == "":
-			return Step{Act: Restore}
+			return MemberAction{Act: Restore}
 		case m.Found:
-			return Step{Act: HandOver}
+			return MemberAction{Act: HandOver}
 		default:
-			return Step{} // The successor has not answered yet.
+			return MemberAction{} // The successor has not answered yet.
 		}
 	case balancer.Disabled: // The drain may show again when another party enables the member.
 		if m.Closing {
 			return m.release()
 		}
-		return Step{}
+		return MemberAction{}
 	default:
-		return Step{} // The state is unknown.
+		return MemberAction{} // The state is unknown.
 	}
 }
 
 // release removes a Member from the record. It waits while a part of the load balancer does not answer, because that
 // part may still drain the member.
-func (m Member) release() Step {
+func (m Member) release() MemberAction {
 	if m.Status.Partial {
-		return Step{}
+		return MemberAction{}
 	}
-	return Step{Act: Release}
+	return MemberAction{Act: Release}
 }
 
 // pool counts the members of a pool that get new connections.
@@ -164,15 +164,15 @@ func (p *pool) count(s balancer.Status) {
 	}
 }
 
-// drain drains a member if enough others remain.
-func (p *pool) drain(m Member, floor int) Step {
+// leave drains a member if enough others remain.
+func (p *pool) leave(m Member, floor int) MemberAction {
 	switch {
 	case m.Urgent, floor == 0:
 	case p.unknown:
-		return Step{Held: "the number of other members that get connections is unknown"}
+		return MemberAction{Held: "the number of other members that get connections is unknown"}
 	case p.serving-1 < floor:
-		return Step{Held: fmt.Sprintf("only %d other members get connections, and %d must", max(p.serving-1, 0), floor)}
+		return MemberAction{Held: fmt.Sprintf("only %d other members get connections, and %d must", max(p.serving-1, 0), floor)}
 	}
 	p.serving--
-	return Step{Act: Drain}
+	return MemberAction{Act: Drain}
 }

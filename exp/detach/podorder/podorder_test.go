@@ -98,6 +98,7 @@ func (w *world) restart() {
 	if w.unrecorded {
 		c = w.Client
 	}
+	c = testenv.Gated(w.gate.Transport, c)
 	cache := w.cache
 	if cache == nil {
 		cache = clustercache.NewFakeClusterCache(c, w.d.Cluster())
@@ -105,7 +106,7 @@ func (w *world) restart() {
 	desk, woken := leaving.New(w.clock), make(chan struct{}, 10)
 	desk.Start(w.Context(), func(types.NamespacedName) { woken <- struct{}{} })
 	w.woken = woken
-	w.step = &podorder.Step{Clock: w.clock, Actuate: actuate.NewGated(w.gate, c), ClusterCache: cache, HookCaller: desk}
+	w.step = &podorder.Step{Clock: w.clock, Actuate: actuate.NewGated(w.gate, c), ClusterCache: cache, Calls: desk}
 }
 
 // look calls the step as a reconciler does.

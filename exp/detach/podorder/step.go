@@ -53,8 +53,8 @@ type Step struct {
 	Actuate *actuate.Actuator
 	// ClusterCache connects to the workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// HookCaller runs the calls in the background, and enqueues the request after each call. Only this Step may use it.
-	HookCaller *leaving.HookCaller
+	// Calls runs the calls in the background, and enqueues the request after each call. Only this Step may use it.
+	Calls *leaving.BackgroundCalls
 	// Deadline is the total time for all pods of a Node. Zero means DefaultDeadline.
 	Deadline time.Duration
 }
@@ -65,10 +65,10 @@ func (s *Step) Concerns(_ context.Context, m *clusterv1.Machine) (bool, error) {
 }
 
 // Forget implements leaving.Step.
-func (s *Step) Forget(machine types.UID) { s.HookCaller.ForgetMachine(machine) }
+func (s *Step) Forget(machine types.UID) { s.Calls.ForgetMachine(machine) }
 
 // Woken returns the source that enqueues a Machine after its pods were read.
-func (s *Step) Woken() source.Source { return s.HookCaller.Woken() }
+func (s *Step) Woken() source.Source { return s.Calls.Woken() }
 
 // Look returns whether the termination of the Machine waits for its pods. It starts a call if one is due, and does not
 // wait for it.
@@ -76,7 +76,7 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if d.Phase != hooksv1.BeforeTermination || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	return s.HookCaller.CheckRemote(ctx, d, s.live(func(ctx context.Context) leaving.Response { return s.stopPods(ctx, d, nil) }), now), nil
+	return s.Calls.CheckRemote(ctx, d, s.live(func(ctx context.Context) leaving.Response { return s.look(ctx, d, nil) }), now), nil
 }
 
 func (s *Step) live(check func(context.Context) leaving.Response) leaving.RemoteCheck {
@@ -93,7 +93,7 @@ func (s *Step) live(check func(context.Context) leaving.Response) leaving.Remote
 func (s *Step) StopWithoutHook(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
 	asks := leaving.Departing{Phase: hooksv1.BeforeTermination, Began: now, Machine: &clusterv1.Machine{}}
 	asks.Machine.Namespace, asks.Machine.Name, asks.Machine.UID, asks.Machine.Spec.ClusterName = request.Namespace, request.Name, types.UID(request.String()), d.Cluster().Name
-	v := s.HookCaller.CheckRemote(ctx, asks, s.live(func(ctx context.Context) leaving.Response { return s.stopPods(ctx, d, leaves) }), now)
+	v := s.Calls.CheckRemote(ctx, asks, s.live(func(ctx context.Context) leaving.Response { return s.look(ctx, d, leaves) }), now)
 	if v.Again.IsZero() {
 		return 0
 	}
@@ -102,7 +102,7 @@ func (s *Step) StopWithoutHook(ctx context.Context, request types.NamespacedName
 
 // ForgetWithoutHook drops the state of a Node that does not leave, or does not exist.
 func (s *Step) ForgetWithoutHook(request types.NamespacedName) {
-	s.HookCaller.ForgetMachine(types.UID(request.String()))
+	s.Calls.ForgetMachine(types.UID(request.String()))
 }
 
 // look reads the pods once and stops the current group. It does nothing if leaves returns false.

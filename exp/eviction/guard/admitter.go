@@ -27,7 +27,7 @@ const (
 	// Path is the path of the webhook. If the guard creates its certificate, a secret part follows it.
 	Path = "/eviction"
 	// callTimeout bounds a decision. If the webhook exceeds its timeoutSeconds of 5, the API server evicts the pod. The
-	// difference covers the network and a busy machine. It is also much shorter than verdict.Fresh.
+	// difference covers the network and a busy machine. It is also much shorter than verdict.QueueTTL.
 	callTimeout = 3 * time.Second
 	// causeType is the type of the cause in an answer. Cluster API shows the cause.
 	causeType metav1.CauseType = "OperatorMovesPod"
@@ -81,12 +81,12 @@ func (a *admitter) decide(ctx context.Context, w eviction.Attempt) (eviction.Res
 	if err != nil || known == eviction.Decided {
 		return cached, err
 	}
-	wait := maxWait
-	if known == eviction.Unrecorded {
+	wait := longestWait
+	if known == eviction.WaitWithoutRequest {
 		wait = 0
 	}
 	resp, err := a.queue.evict(ctx, w, wait)
-	if known == eviction.Unrecorded && errors.Is(err, errBusy) {
+	if known == eviction.WaitWithoutRequest && errors.Is(err, errBusy) {
 		return cached, nil
 	}
 	return resp, err

@@ -38,7 +38,6 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	term := r.leader.current()
 	if term == nil {
-		r.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)

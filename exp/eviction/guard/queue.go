@@ -30,8 +30,8 @@ var (
 // two decisions.
 type decisionQueue struct {
 	decide func(context.Context, eviction.Attempt) (eviction.Response, error)
-	// slots bounds parallel decisions; nil is no limit.
-	slots chan struct{}
+	// places bounds parallel decisions.
+	places chan struct{}
 
 	mu   sync.Mutex
 	pods map[eviction.Attempt]*turn
@@ -45,8 +45,9 @@ type turn struct {
 	next *turn
 }
 
-// evict decides on an eviction. ctx cancels the wait. It also cancels the decision unless another caller shares it.
-// wait bounds the time in the queue. With zero, evict also returns errBusy if a decision on this pod is running.
+// evict decides on an eviction. ctx cancels the wait for another caller's decision, and the decision that this caller
+// runs. A caller that shares the decision then gets the error, and its client retries. wait bounds the time in the
+// queue. With zero, evict also returns errBusy if a decision on this pod is running.
 func (q *decisionQueue) evict(ctx context.Context, w eviction.Attempt, wait time.Duration) (eviction.Response, error) {
 	key := w
 	key.By = ""
@@ -99,16 +100,13 @@ func (q *decisionQueue) take(ctx context.Context, key, w eviction.Attempt, t *tu
 	if t.err = q.acquire(ctx, wait); t.err != nil {
 		return
 	}
-	defer q.release()
+	defer func() { <-q.places }()
 	t.err = errUndecided // remains if decide panics
 	t.resp, t.err = q.decide(ctx, w)
 }
 
-// acquire waits for a slot, and returns errBusy after wait.
-func (q *decisionQueue) acquire(ctx context.Context, wait time.Duration) error {
-	if q.slots == nil {
-		return nil
-	}
+// place waits for a slot, and returns errBusy after wait.
+func (q *decisionQueue) place(ctx context.Context, wait time.Duration) error {
 	select {
 	case q.slots <- struct{}{}:
 		return nil
@@ -121,11 +119,5 @@ func (q *decisionQueue) acquire(ctx context.Context, wait time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return errBusy
-	}
-}
-
-func (q *decisionQueue) release() {
-	if q.slots != nil {
-		<-q.slots
 	}
 }

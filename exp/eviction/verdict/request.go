@@ -27,9 +27,8 @@ type RequestFacts struct {
 	// has.
 	Selected bool
 	Deadline time.Duration
-	// NameProtection protects new pods: for this long after its creation, a pod with the name of a moved pod is not
-	// evicted by name alone.
-	NameProtection time.Duration
+	// Keep is Facts.Keep.
+	Keep time.Duration
 }
 
 // A Change is the next change of a request.

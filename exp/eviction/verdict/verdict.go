@@ -98,7 +98,7 @@ type Facts struct {
 	// Refused reports that the API server refused to mark the pod.
 	Refused bool
 	// Others counts the other pods of the policy in the namespace that are being moved or are ahead in the
-	// queue. An earlier pod in the queue counts while its request is Fresh.
+	// queue. An earlier pod in the queue counts while its request is QueueTTL.
 	Others int
 	// NameProtection protects new pods: for this long after its creation, a pod with the name of a moved pod is not
 	// evicted by name alone.
@@ -117,12 +117,12 @@ const (
 	Gone
 )
 
-// A Step is the write before the answer.
-type Step int
+// A Write is the write before the answer.
+type Write int
 
 const (
 	// None writes nothing.
-	None Step = iota
+	None Write = iota
 	// Record creates the request. The facts are then read again.
 	Record
 	// Queue moves the request to the end of the queue. The facts are then read again.
@@ -133,14 +133,14 @@ const (
 	Confirm
 	// Delete deletes the pod.
 	Delete
-	// Forget removes the tracking mark.
-	Forget
+	// RemoveTrackingMark removes the tracking mark of a moved pod.
+	RemoveTrackingMark
 )
 
 // A Decision is the answer to an eviction, and the write before it.
 type Decision struct {
 	Answer Answer
-	Step   Step
+	Write  Write
 	// Message and Cause are the texts of the answer. Equal facts give equal texts: Cluster API copies them into a
 	// condition.
 	Message, Cause string
@@ -206,7 +206,7 @@ func (f Facts) moved(other Decision) Decision {
 		case m.Node == Unknown:
 			other = f.wait(NodeUnknown, "it cannot be read whether the Node of the pod's predecessor is being drained")
 		default:
-			return Decision{Answer: Gone, Step: Forget, Outcome: Rescheduled, Message: "Pod has been rescheduled with the same name"}
+			return Decision{Answer: Gone, Write: RemoveTrackingMark, Outcome: Rescheduled, Message: "Pod has been rescheduled with the same name"}
 		}
 	}
 	return other
@@ -228,9 +228,9 @@ func (f Facts) healthy() Decision {
 	}
 }
 
-// Fresh is how long a request keeps its place in the queue before its pod is marked. A guard marks a pod only if
-// the request is younger than half of it, and its write times out within the other half.
-const Fresh = 30 * time.Second
+// QueueTTL is how long a request keeps its place. A guard marks only in the first half, so that even its slowest write
+// ends before others ignore the request.
+const QueueTTL = 30 * time.Second
 
 // requestMove decides on a pod that must leave its Node.
 func (f Facts) requestMove(relocation bool) Decision {
@@ -242,33 +242,33 @@ func (f Facts) requestMove(relocation bool) Decision {
 	}
 	switch {
 	case r == nil:
-		ask.Step = Record
+		ask.Write = Record
 	case r.Withdrawn:
 		return f.wait(Withdrawing, "an earlier request to its operator is being withdrawn")
 	case r.Overdue(*f.Pod, f.Policy.Deadline, f.Now), f.Refused && !f.Now.Before(r.Since.Add(f.Policy.Deadline)):
 		return f.fallback()
 	case f.Pod.Marked:
 		ask = f.wait(Waiting, "")
-		if r.FirstMarked.IsZero() && r.marked(*f.Pod, f.Now) {
-			ask.Step = Confirm
+		if r.FirstAsked.IsZero() && r.validMarkTime(*f.Pod, f.Now) {
+			ask.Write = Confirm
 		}
 	case f.Policy.Most > 0 && f.Others >= f.Policy.Most:
 		return f.wait(WaitingForTurn, "its operator is moving as many other pods as the policy allows")
-	case !f.Now.Before(r.queued(f.Now).Add(Fresh / 2)): // It must still be Fresh when the mark is written.
-		ask.Step = Queue
+	case !f.Now.Before(r.queued(f.Now).Add(QueueTTL / 2)): // It must still be QueueTTL when the mark is written.
+		ask.Write = Queue
 	default:
-		ask.Step = Mark
+		ask.Write = Mark
 	}
 	return ask
 }
 
 // Fresh reports whether a request keeps its place in the queue.
-func (r Request) Fresh(now time.Time) bool { return now.Before(r.queued(now).Add(Fresh)) }
+func (r Request) Fresh(now time.Time) bool { return now.Before(r.queued(now).Add(QueueTTL)) }
 
 // queued returns when the request entered the queue. It ignores a time in the future, which comes from a clock that was
 // ahead.
 func (r Request) queued(now time.Time) time.Time {
-	if r.Queued.After(now.Add(Fresh / 2)) {
+	if r.Queued.After(now.Add(QueueTTL / 2)) {
 		return r.Since
 	}
 	return r.Queued
@@ -278,9 +278,9 @@ func (r Request) queued(now time.Time) time.Time {
 // the guard marked the pod, or when the guard saw the mark of another client. A removal of the mark does not change it.
 func (r Request) RequestedAt(p Pod, now time.Time) time.Time {
 	switch {
-	case !r.FirstMarked.IsZero() && !r.FirstMarked.After(now):
-		return r.FirstMarked
-	case r.marked(p, now):
+	case !r.FirstAsked.IsZero() && !r.FirstAsked.After(now):
+		return r.FirstAsked
+	case r.validMarkTime(p, now):
 		return p.MarkedAt
 	case p.Marked:
 		return r.queued(now)
@@ -289,11 +289,11 @@ func (r Request) RequestedAt(p Pod, now time.Time) time.Time {
 	}
 }
 
-// marked reports whether MarkedAt can be the guard's. Another client, or an earlier request, may have written it. It is
-// invalid if it lies before the request, after the end of Fresh, or in the future.
-func (r Request) marked(p Pod, now time.Time) bool {
+// validMarkTime reports whether MarkedAt can be the guard's: it lies between the request's creation and queue time +
+// QueueTTL, and not in the future. Another client, or an earlier request, may have written it.
+func (r Request) validMarkTime(p Pod, now time.Time) bool {
 	at := p.MarkedAt
-	return !at.IsZero() && !at.Before(r.Since) && !at.After(r.queued(now).Add(Fresh)) && !at.After(now)
+	return !at.IsZero() && !at.Before(r.Since) && !at.After(r.queued(now).Add(QueueTTL)) && !at.After(now)
 }
 
 // Overdue reports whether the deadline of the operator has passed.
@@ -309,12 +309,17 @@ func (f Facts) fallback() Decision {
 	case FallbackAllow:
 		return Decision{Outcome: Overdue}
 	case FallbackDelete:
-		d.Step = Delete
+		d.Write = Delete
 		if d.Cause += ", and it is deleted"; f.DryRun {
 			d.Cause = strings.TrimSuffix(d.Cause, "is deleted") + "would be deleted"
 		}
 	}
 	return d
+}
+
+// Changing returns the 429 for a pod whose objects other clients change faster than they can be decided on.
+func Changing(p *Policy) Decision {
+	return Facts{Policy: p}.wait(Waiting, "the pod or its request keeps changing")
 }
 
 // wait returns a 429 with its cause.

@@ -38,7 +38,7 @@ func TestDecide(t *testing.T) {
 		reason string
 		change func(*verdict.Facts)
 		answer verdict.Answer
-		step   verdict.Step
+		step   verdict.Write
 		out    string
 	}{
 		"First":        {"It is written down before the operator is asked.", func(*verdict.Facts) {}, verdict.Wait, verdict.Record, verdict.Requested},
@@ -107,8 +107,8 @@ func TestDecide(t *testing.T) {
 		}, verdict.Allow, verdict.None, verdict.Overdue},
 		"Turn":      {"Others are first.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 1, 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
 		"MyTurn":    {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
-		"OldTurn":   {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.Fresh), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
-		"AgingTurn": {"Others may not count it any more once it is written.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.Fresh/2), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
+		"OldTurn":   {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.QueueTTL), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
+		"AgingTurn": {"Others may not count it any more once it is written.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.QueueTTL/2), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
 		"MarkedBefore": {"What an earlier request put there, or what was copied from another pod, says nothing about this one.", func(f *verdict.Facts) {
 			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Minute), true, noon.Add(-9*time.Hour)
 		}, verdict.Wait, verdict.None, verdict.Waiting},
@@ -139,9 +139,9 @@ func TestDecide(t *testing.T) {
 			f.Request = asked(time.Minute)
 			f.Request.Withdrawn = true
 		}, verdict.Wait, verdict.None, verdict.Withdrawing},
-		"Moved":        {"Nobody means the pod that took its name.", func(f *verdict.Facts) { moved(f, verdict.Draining) }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
-		"MovedGone":    {"The Node that it left has gone, and its drainer may still ask.", func(f *verdict.Facts) { moved(f, verdict.Absent) }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
-		"MovedPending": {"The new pod has no Node yet.", func(f *verdict.Facts) { moved(f, verdict.Draining); f.Pod.Bound = false }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		"Moved":        {"Nobody means the pod that took its name.", func(f *verdict.Facts) { moved(f, verdict.Draining) }, verdict.Gone, verdict.RemoveTrackingMark, verdict.Rescheduled},
+		"MovedGone":    {"The Node that it left has gone, and its drainer may still ask.", func(f *verdict.Facts) { moved(f, verdict.Absent) }, verdict.Gone, verdict.RemoveTrackingMark, verdict.Rescheduled},
+		"MovedPending": {"The new pod has no Node yet.", func(f *verdict.Facts) { moved(f, verdict.Draining); f.Pod.Bound = false }, verdict.Gone, verdict.RemoveTrackingMark, verdict.Rescheduled},
 		"MovedUnknown": {"Nobody knows whether that Node is drained.", func(f *verdict.Facts) { moved(f, verdict.Unknown) }, verdict.Wait, verdict.None, verdict.NodeUnknown},
 		"MovedBack":    {"Nobody drains the Node that it left.", func(f *verdict.Facts) { moved(f, verdict.Healthy) }, verdict.Allow, verdict.None, verdict.HealthyNode},
 		"MovedAndMeant": {"Whoever names it by its UID means the pod that took the name.", func(f *verdict.Facts) {
@@ -153,12 +153,12 @@ func TestDecide(t *testing.T) {
 			f.Pod.Created, f.Moved[0].Since = noon.Add(-10*time.Minute), noon.Add(-time.Hour)
 		}, verdict.Allow, verdict.None, verdict.HealthyNode},
 		"MovedWithdrawn": {"That request was taken back.", func(f *verdict.Facts) { moved(f, verdict.Draining); f.Moved[0].Withdrawn = true }, verdict.Allow, verdict.None, verdict.HealthyNode},
-		"MovedRelocated": {"It was to leave a Node that nobody drained.", func(f *verdict.Facts) { moved(f, verdict.Healthy); f.Moved[0].Relocation = true }, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		"MovedRelocated": {"It was to leave a Node that nobody drained.", func(f *verdict.Facts) { moved(f, verdict.Healthy); f.Moved[0].Relocation = true }, verdict.Gone, verdict.RemoveTrackingMark, verdict.Rescheduled},
 		"MovedSeveral": {"One of the pods that had the name is drained still.", func(f *verdict.Facts) {
 			moved(f, verdict.Unknown)
 			moved(f, verdict.Draining)
 			moved(f, verdict.Healthy)
-		}, verdict.Gone, verdict.Forget, verdict.Rescheduled},
+		}, verdict.Gone, verdict.RemoveTrackingMark, verdict.Rescheduled},
 		"MovedSomeUnknown": {"Of one that had the name nobody knows.", func(f *verdict.Facts) {
 			moved(f, verdict.Unknown)
 			moved(f, verdict.Healthy)
@@ -176,7 +176,7 @@ func TestDecide(t *testing.T) {
 			t.Parallel()
 			f := facts()
 			tc.change(&f)
-			if d := verdict.Decide(f); d.Answer != tc.answer || d.Step != tc.step || d.Outcome != tc.out {
+			if d := verdict.Decide(f); d.Answer != tc.answer || d.Write != tc.step || d.Outcome != tc.out {
 				t.Errorf("%s\ngot %+v", tc.reason, d)
 			}
 		})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook_test
+package departure_test
 
 import (
 	"context"
@@ -9,18 +9,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-// balancers is a step with a given verdict before the drain. It is done after the drain.
+// balancers is a step with a given verdict before the drain, and another one after it.
 type balancers struct {
-	says leaving.Verdict
+	says, after leaving.Verdict
 	// looks counts the calls of Look, forgotten the calls of Forget.
 	looks, forgotten int
 }
@@ -30,14 +31,14 @@ func (b *balancers) Forget(types.UID)                                         { 
 func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (leaving.Verdict, error) {
 	b.looks++
 	if d.Phase != hooksv1.BeforeDrain {
-		return leaving.Verdict{}, nil
+		return b.after, nil
 	}
 	return b.says, nil
 }
 
-// TestWhatAStepWaitsForIsTold expects an Event with the cause and none for AskingReason. It expects one Warning
+// TestWhatAStepWaitsForIsReported expects an Event with the cause and none for AskingReason. It expects one Warning
 // for a missed deadline, also after another reconcile.
-func TestWhatAStepWaitsForIsTold(t *testing.T) {
+func TestWhatAStepWaitsForIsReported(t *testing.T) {
 	const waits = v1alpha1.WaitingForLoadBalancersReason
 	asking := leaving.Verdict{Holds: true, Reason: v1alpha1.AskingReason, Note: "load balancer edge: not asked yet"}
 	busy := leaving.Verdict{Holds: true, Reason: waits, Note: "load balancer edge: 3 connections"}
@@ -54,8 +55,8 @@ func TestWhatAStepWaitsForIsTold(t *testing.T) {
 		"Left":    {[]leaving.Verdict{{Note: "lab/a is left alone"}}, []string{"Normal ExtensionsDone lab/a is left alone"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := testutil.CollectAndCount(machinehook.DeadlinesMissed)
-			w, step := newWorld(t), &balancers{}
+			before := testutil.CollectAndCount(departure.DeadlinesMissed)
+			w, step := newHookWorld(t), &balancers{}
 			w.leave()
 			w.restart()
 			w.r.Steps = leaving.Steps{step}
@@ -77,28 +78,52 @@ func TestWhatAStepWaitsForIsTold(t *testing.T) {
 			if diff := cmp.Diff(tc.want, told); diff != "" {
 				t.Errorf("-want, +got:\n%s", diff)
 			}
-			counted := machinehook.DeadlinesMissed.WithLabelValues(w.machine.Namespace, w.machine.Spec.ClusterName, waits)
+			counted := departure.DeadlinesMissed.WithLabelValues(w.machine.Namespace, w.machine.Spec.ClusterName, waits)
 			if got := testutil.ToFloat64(counted); got != tc.missed {
 				t.Errorf("counted as %v, want %v", got, tc.missed)
 			}
-			machinehook.StartClusterSeries(types.NamespacedName{Namespace: w.machine.Namespace, Name: w.machine.Spec.ClusterName})
-			if n := testutil.CollectAndCount(machinehook.DeadlinesMissed); n != before+4 {
+			departure.StartClusterSeries(types.NamespacedName{Namespace: w.machine.Namespace, Name: w.machine.Spec.ClusterName})
+			if n := testutil.CollectAndCount(departure.DeadlinesMissed); n != before+4 {
 				t.Errorf("%d series, want 4 of the Cluster", n-before)
 			}
 			if got := testutil.ToFloat64(counted); got != tc.missed {
 				t.Errorf("%v are left of %v after another ScheduledMachine is known", got, tc.missed)
 			}
-			machinehook.RemoveClusterSeries(types.NamespacedName{Namespace: w.machine.Namespace, Name: w.machine.Spec.ClusterName})
-			if n := testutil.CollectAndCount(machinehook.DeadlinesMissed); n != before {
+			departure.RemoveClusterSeries(types.NamespacedName{Namespace: w.machine.Namespace, Name: w.machine.Spec.ClusterName})
+			if n := testutil.CollectAndCount(departure.DeadlinesMissed); n != before {
 				t.Errorf("%d series are left of a Cluster that is gone", n)
 			}
 		})
 	}
 }
 
+// TestBothPhasesAreReported expects a Warning for each phase, although the condition stays True, NotWaitedFor.
+func TestBothPhasesAreReported(t *testing.T) {
+	w := newHookWorld(t)
+	w.leave()
+	w.restart()
+	w.r.Steps = leaving.Steps{&balancers{
+		says:  leaving.Verdict{Missed: true, Reason: v1alpha1.WaitingForLoadBalancersReason, Note: "load balancer edge missed"},
+		after: leaving.Verdict{Failed: true, Note: "pods failed and are ignored"},
+	}}
+	w.settle()
+	w.status(func(s *clusterv1.MachineStatus) {
+		s.Deletion = &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: metav1.NewTime(w.clock.Now())}
+	})
+	w.settle()
+	close(w.recorder.Events)
+	var told []string
+	for e := range w.recorder.Events {
+		told = append(told, e)
+	}
+	if diff := cmp.Diff([]string{"Warning NotWaitedFor load balancer edge missed", "Warning NotWaitedFor pods failed and are ignored"}, told); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
 // TestAStepThatLooksOnceMore checks that the step requeues the Machine while an extension holds it.
 func TestAStepThatLooksOnceMore(t *testing.T) {
-	w := newWorld(t, "a-lb")
+	w := newHookWorld(t, "a-lb")
 	w.answers = map[string]int32{"a-lb": 50}
 	w.leave()
 	w.restart()

@@ -4,8 +4,8 @@
 // runs them in the background and in parallel, so a slow one blocks neither another nor a worker of a
 // controller.
 //
-// A controller starts a call with HookCaller.StartCall, and reads the latest response with HookCaller.Look. The package
-// does not interpret responses. All state is in memory: after a restart the calls are made again.
+// A controller starts a call with BackgroundCalls.StartCall, and reads the latest response with BackgroundCalls.Look.
+// The package does not interpret responses. All state is in memory: after a restart the calls are made again.
 package leaving
 
 import (
@@ -35,7 +35,8 @@ type Response struct {
 	Wait time.Duration
 	// Says is what the step waits for, or why the Machine does not wait.
 	Says string
-	// Missed reports that the step stopped waiting because a deadline of its own passed.
+	// Missed reports that the step stopped waiting before it was done: a deadline of its own passed, or the Node does
+	// not respond.
 	Missed bool
 	// SkipDrain and SkipVolumeDetach report which waits of Cluster API are unnecessary.
 	SkipDrain, SkipVolumeDetach bool
@@ -53,8 +54,8 @@ type Progress struct {
 	Open bool
 }
 
-// A HookCaller makes calls in the background and stores the latest response to each. It is safe for concurrent use.
-type HookCaller struct {
+// BackgroundCalls runs calls in the background and keeps the last result of each. It is safe for concurrent use.
+type BackgroundCalls struct {
 	clock clock.PassiveClock
 
 	mu       sync.Mutex
@@ -72,90 +73,90 @@ type entry struct {
 	call *call
 }
 
-// New returns an empty HookCaller.
-func New(c clock.PassiveClock) *HookCaller {
-	return &HookCaller{
+// New returns BackgroundCalls without calls.
+func New(c clock.PassiveClock) *BackgroundCalls {
+	return &BackgroundCalls{
 		clock: c, wake: func(types.NamespacedName) {},
 		machines: map[types.UID]map[CallKey]*entry{}, queues: map[types.UID]*callQueue{},
 	}
 }
 
 // Start sets the function that is called after each response, with the machine of the call. When ctx is done,
-// the HookCaller cancels all calls and drops all state.
-func (d *HookCaller) Start(ctx context.Context, wake func(machine types.NamespacedName)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.wake = wake
-	context.AfterFunc(ctx, d.stop)
+// all calls are cancelled and all state is dropped.
+func (b *BackgroundCalls) Start(ctx context.Context, wake func(machine types.NamespacedName)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake = wake
+	context.AfterFunc(ctx, b.stop)
 }
 
-func (d *HookCaller) stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for step := range d.queues {
-		d.forget(step)
+func (b *BackgroundCalls) stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for step := range b.queues {
+		b.forget(step)
 	}
-	clear(d.machines)
+	clear(b.machines)
 }
 
 // Look returns the state of a CallKey for this version of the step. A response to another version is dropped,
 // and its call is cancelled.
-func (d *HookCaller) Look(q CallKey, version int64) Progress {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	e := d.machines[q.Machine][q]
+func (b *BackgroundCalls) Look(key CallKey, version int64) Progress {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.machines[key.Machine][key]
 	if e == nil {
 		return Progress{}
 	}
 	if e.version != version {
-		d.cancel(q, e)
+		b.cancel(key, e)
 		*e = entry{Progress: Progress{Asked: e.Asked}, version: version}
 	}
 	return e.Progress
 }
 
 // StartCall queues a call and returns at once. It does nothing while a call for the same CallKey is open. The context
-// of do ends when the CallKey is dropped, when Look requests a new version of the step, and at the end of the
-// HookCaller.
-func (d *HookCaller) StartCall(ctx context.Context, machine types.NamespacedName, q CallKey, version int64, do func(context.Context) Response) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.machines[q.Machine] == nil {
-		d.machines[q.Machine] = map[CallKey]*entry{}
+// of ask ends when the CallKey is dropped, when Look requests a new version of the step, and at the end of the
+// BackgroundCalls.
+func (b *BackgroundCalls) StartCall(ctx context.Context, machine types.NamespacedName, key CallKey, version int64, ask func(context.Context) Response) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.machines[key.Machine] == nil {
+		b.machines[key.Machine] = map[CallKey]*entry{}
 	}
-	e := d.machines[q.Machine][q]
+	e := b.machines[key.Machine][key]
 	if e == nil {
-		e = &entry{Progress: Progress{Asked: d.clock.Now()}}
-		d.machines[q.Machine][q] = e
+		e = &entry{Progress: Progress{Asked: b.clock.Now()}}
+		b.machines[key.Machine][key] = e
 	}
 	if e.Open {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := &call{cancel: cancel}
-	c.run = func() { d.answered(machine, e, c, do(ctx)) }
+	c.run = func() { b.answered(machine, e, c, ask(ctx)) }
 	e.version, e.call, e.Open = version, c, true
-	d.enqueue(q.Step, c)
+	b.enter(key.Step, c)
 }
 
 // Notify queues one call without a response. Its context ends after limit, which includes the time in the queue.
-// Only ForgetStep and the end of the HookCaller cancel it.
-func (d *HookCaller) Notify(ctx context.Context, step types.UID, limit time.Duration, notify func(context.Context)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// Only ForgetStep and the end of the BackgroundCalls cancel it.
+func (b *BackgroundCalls) Notify(ctx context.Context, step types.UID, limit time.Duration, tell func(context.Context)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	d.enqueue(step, &call{cancel: cancel, run: func() { notify(ctx) }})
+	b.enter(step, &call{cancel: cancel, run: func() { tell(ctx) }})
 }
 
 // answered stores the response to a call, unless the call was cancelled.
-func (d *HookCaller) answered(machine types.NamespacedName, e *entry, c *call, a Response) {
-	d.mu.Lock()
+func (b *BackgroundCalls) answered(machine types.NamespacedName, e *entry, c *call, a Response) {
+	b.mu.Lock()
 	current := e.call == c
 	if current {
-		e.Answered, e.Answer, e.Open, e.call = d.clock.Now(), a, false, nil
+		e.Answered, e.Answer, e.Open, e.call = b.clock.Now(), a, false, nil
 	}
-	wake := d.wake
-	d.mu.Unlock()
+	wake := b.wake
+	b.mu.Unlock()
 	if current {
 		wake(machine)
 	}
@@ -163,57 +164,57 @@ func (d *HookCaller) answered(machine types.NamespacedName, e *entry, c *call, a
 
 // RetainSteps drops the state of all calls of a machine except the ones of these steps in this phase, and cancels the
 // dropped calls.
-func (d *HookCaller) RetainSteps(machine types.UID, phase string, steps ...types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for q, e := range d.machines[machine] {
-		if q.Phase != phase || !slices.Contains(steps, q.Step) {
-			d.drop(q, e)
+func (b *BackgroundCalls) RetainSteps(machine types.UID, phase string, steps ...types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, e := range b.machines[machine] {
+		if key.Phase != phase || !slices.Contains(steps, key.Step) {
+			b.drop(key, e)
 		}
 	}
 }
 
 // ForgetMachine drops the state of all calls of a machine, and cancels them.
-func (d *HookCaller) ForgetMachine(machine types.UID) { d.RetainSteps(machine, "") }
+func (b *BackgroundCalls) ForgetMachine(machine types.UID) { b.RetainSteps(machine, "") }
 
 // ForgetStep drops a deleted step, and cancels its calls.
-func (d *HookCaller) ForgetStep(step types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.forget(step)
+func (b *BackgroundCalls) ForgetStep(step types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forget(step)
 }
 
-func (d *HookCaller) forget(step types.UID) {
-	for _, calls := range d.machines {
-		for q, e := range calls {
-			if q.Step == step {
-				d.drop(q, e)
+func (b *BackgroundCalls) forget(step types.UID) {
+	for _, questions := range b.machines {
+		for key, e := range questions {
+			if key.Step == step {
+				b.drop(key, e)
 			}
 		}
 	}
-	if l := d.queues[step]; l != nil {
-		delete(d.queues, step)
-		l.close()
+	if queue := b.queues[step]; queue != nil {
+		delete(b.queues, step)
+		queue.close()
 	}
 }
 
-func (d *HookCaller) drop(q CallKey, e *entry) {
-	d.cancel(q, e)
-	delete(d.machines[q.Machine], q)
-	if len(d.machines[q.Machine]) == 0 {
-		delete(d.machines, q.Machine)
+func (b *BackgroundCalls) drop(key CallKey, e *entry) {
+	b.cancel(key, e)
+	delete(b.machines[key.Machine], key)
+	if len(b.machines[key.Machine]) == 0 {
+		delete(b.machines, key.Machine)
 	}
 }
 
 // cancel cancels the open call of an entry.
-func (d *HookCaller) cancel(q CallKey, e *entry) {
+func (b *BackgroundCalls) cancel(key CallKey, e *entry) {
 	c := e.call
 	if c == nil {
 		return
 	}
 	e.call, e.Open = nil, false
 	c.cancel()
-	if l := d.queues[q.Step]; l != nil {
-		l.remove(c)
+	if queue := b.queues[key.Step]; queue != nil {
+		queue.leave(c)
 	}
 }

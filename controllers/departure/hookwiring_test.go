@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook_test
+package departure_test
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -18,11 +17,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
@@ -45,19 +43,16 @@ func (s seen) Get(ctx context.Context, key client.ObjectKey, obj client.Object, 
 }
 
 // run starts the controller in a manager with a filter. looked gets a signal for each reconcile.
-func (w *world) run(filter string) (looked chan struct{}) {
+func (w *hookWorld) run(filter string) (looked chan struct{}) {
 	w.Helper()
 	looked = make(chan struct{}, 1)
-	registry := metrics.Registry // A registry accepts each metric once.
-	metrics.Registry = prometheus.NewRegistry()
-	w.Cleanup(func() { metrics.Registry = registry })
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{Scheme: w.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	w.Must(err)
-	r := &machinehook.Reconciler{
+	r := &departure.HookReconciler{
 		Clock: clock.RealClock{}, Reader: seen{mgr.GetClient(), looked}, Live: mgr.GetAPIReader(), Actuate: actuate.New(mgr.GetClient()),
-		Recorder: w.recorder, Extensions: w,
+		Recorder: w.recorder, Extensions: w, WatchFilter: filter,
 	}
-	w.Must(r.SetupWithManager(mgr, filter, controller.Options{SkipNameValidation: new(true)}))
+	w.Must(r.SetupWithManager(mgr, controller.Options{SkipNameValidation: new(true)}))
 	ctx, stop := context.WithCancel(w.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -70,7 +65,7 @@ func (w *world) run(filter string) (looked chan struct{}) {
 }
 
 // becomes waits until the Machine has these hooks and a condition with this reason.
-func (w *world) becomes(held, reason string) {
+func (w *hookWorld) becomes(held, reason string) {
 	w.Helper()
 	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		w.Read(w.machine) //nolint:contextcheck // a Fixture has the context of its test
@@ -81,32 +76,32 @@ func (w *world) becomes(held, reason string) {
 	}
 }
 
-// TestWhatWakesAMachine runs the controller in managers. Extensions hold the Machine until the event of the
+// TestEventsThatEnqueueAMachine runs the controller in managers. Extensions hold the Machine until the event of the
 // case.
-func TestWhatWakesAMachine(t *testing.T) {
+func TestEventsThatEnqueueAMachine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		filter  string
-		prepare func(*world)
-		happens func(*world)
+		prepare func(*hookWorld)
+		happens func(*hookWorld)
 	}{
 		"the extension is deleted": {
-			happens: func(w *world) { w.Must(w.Client.Delete(w.Context(), w.hooks[0])) },
+			happens: func(w *hookWorld) { w.Must(w.Client.Delete(w.Context(), w.hooks[0])) },
 		},
-		"the extension selects others": {happens: func(w *world) {
+		"the extension selects others": {happens: func(w *hookWorld) {
 			w.Edit(w.hooks[0], func() { w.hooks[0].Spec.NamespaceSelector.MatchLabels["team"] = "b" })
 		}},
 		"the namespace is another team's": {
-			prepare: func(w *world) {
+			prepare: func(w *hookWorld) {
 				w.team("a")
 				w.Edit(w.hooks[0], func() {
 					w.hooks[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a", corev1.LabelMetadataName: w.sm.Namespace}}
 				})
 			},
-			happens: func(w *world) { w.team("b") },
+			happens: func(w *hookWorld) { w.team("b") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "a-lb")
+			w := newHookWorld(t, "a-lb")
 			w.answers["a-lb"] = 50
 			if tc.prepare != nil {
 				tc.prepare(w)
@@ -124,25 +119,25 @@ func TestWhatWakesAMachine(t *testing.T) {
 // TestALabelThatAppears checks that a manager with a filter starts to serve a Machine when its ScheduledMachine
 // or Cluster gets the label.
 func TestALabelThatAppears(t *testing.T) {
-	ours := func(w *world, of map[string]string) map[string]string {
+	ours := func(w *hookWorld, of map[string]string) map[string]string {
 		if of == nil {
 			of = map[string]string{}
 		}
 		of[clusterv1.WatchLabel] = "shard-" + w.sm.Namespace
 		return of
 	}
-	for name, happens := range map[string]func(*world){
-		"of the ScheduledMachine": func(w *world) { w.Edit(w.sm, func() { w.sm.Labels = ours(w, w.sm.Labels) }) },
-		"of the Cluster":          func(w *world) { w.Edit(w.cluster, func() { w.cluster.Labels = ours(w, w.cluster.Labels) }) },
-		"of neither any more":     func(w *world) { w.Edit(w.cluster, func() { w.cluster.Labels = nil }) },
-		"of a ScheduledMachine that is gone": func(w *world) {
+	for name, happens := range map[string]func(*hookWorld){
+		"of the ScheduledMachine": func(w *hookWorld) { w.Edit(w.sm, func() { w.sm.Labels = ours(w, w.sm.Labels) }) },
+		"of the Cluster":          func(w *hookWorld) { w.Edit(w.cluster, func() { w.cluster.Labels = ours(w, w.cluster.Labels) }) },
+		"of neither any more":     func(w *hookWorld) { w.Edit(w.cluster, func() { w.cluster.Labels = nil }) },
+		"of a ScheduledMachine that is gone": func(w *hookWorld) {
 			w.Edit(w.cluster, func() { w.cluster.Labels = ours(w, w.cluster.Labels) })
 			w.Edit(w.sm, func() { w.sm.Labels = map[string]string{clusterv1.WatchLabel: "another"} })
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHookWorld(t)
 			w.Edit(w.cluster, func() { w.cluster.Labels = map[string]string{clusterv1.WatchLabel: "another"} })
 			looked := w.run("shard-" + w.sm.Namespace)
 			w.leave()
@@ -155,7 +150,7 @@ func TestALabelThatAppears(t *testing.T) {
 }
 
 // team labels the namespace.
-func (w *world) team(name string) {
+func (w *hookWorld) team(name string) {
 	w.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.sm.Namespace}}
 	w.Edit(ns, func() { ns.Labels["team"] = name })

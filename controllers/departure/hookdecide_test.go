@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook
+package departure
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 )
 
 func TestDecide(t *testing.T) {
-	held := facts{Deleting: true, PreDrain: true, PreTerminate: true, Trigger: hooksv1.TriggerSchedule, Asked: 1}
+	held := facts{Deleting: true, PreDrain: true, PreTerminate: true, Trigger: hooksv1.TriggerSchedule, Steps: 1}
 	with := func(change func(*facts)) facts {
 		f := held
 		change(&f)
@@ -25,20 +25,20 @@ func TestDecide(t *testing.T) {
 		facts  facts
 		want   nextAction
 	}{
-		"Alive":          {"Nobody deletes it.", with(func(f *facts) { f.Deleting = false }), noStep},
-		"BeforeDrain":    {"Extensions come before the drain.", held, askBeforeDrain},
-		"Drains":         {"Cluster API is at work.", with(func(f *facts) { f.PreDrain = false }), noStep},
-		"Drained":        {"Extensions come before the end.", with(func(f *facts) { f.PreDrain, f.Drained = false, true }), askBeforeTermination},
-		"DrainSkipped":   {"The first phase is not left out because Cluster API skipped its own.", with(func(f *facts) { f.Drained = true }), askBeforeDrain},
-		"NoExtension":    {"One write, not two, where nobody asks for anything.", with(func(f *facts) { f.Asked = 0 }), removeHooks},
+		"Alive":          {"It is not being deleted.", with(func(f *facts) { f.Deleting = false }), noAction},
+		"BeforeDrain":    {"Extensions come before the drain.", held, callBeforeDrain},
+		"Drains":         {"Cluster API is at work.", with(func(f *facts) { f.PreDrain = false }), noAction},
+		"Drained":        {"Extensions come before the end.", with(func(f *facts) { f.PreDrain, f.Drained = false, true }), callBeforeTermination},
+		"DrainSkipped":   {"The first phase is not left out because Cluster API skipped its own.", with(func(f *facts) { f.Drained = true }), callBeforeDrain},
+		"NoExtension":    {"One write, not two, without extensions and steps.", with(func(f *facts) { f.Steps = 0 }), removeHooks},
 		"ClusterLeaving": {"Cluster API ignores hooks before a drain then, and no cluster is held up.", with(func(f *facts) { f.ClusterLeaving = true }), removeHooks},
 		"NoNode":         {"There is nothing to prepare.", with(func(f *facts) { f.NoNode = true }), removeHooks},
 		"Unreachable":    {"A Node that is not heard of gets no waits.", with(func(f *facts) { f.Unreachable = true }), removeHooks},
 		"KillSwitch":     {"A person wants it gone.", with(func(f *facts) { f.Trigger = hooksv1.TriggerKillSwitch }), removeHooks},
-		"Emergency":      {"The owner waits for nobody.", with(func(f *facts) { f.Trigger = hooksv1.TriggerEmergencyReclaim }), removeHooks},
-		"EmergencyGoes":  {"Extensions hear of it all the same.", with(func(f *facts) { f.Trigger, f.PreDrain, f.PreTerminate = hooksv1.TriggerEmergencyReclaim, false, false }), tell},
-		"NotOurs":        {"Nobody put our hooks on it.", with(func(f *facts) { f.PreDrain, f.PreTerminate = false, false }), noStep},
-		"OnlyDrain":      {"Its owner put one hook on it.", with(func(f *facts) { f.PreTerminate = false }), askBeforeDrain},
+		"Emergency":      {"The owner waits for no extension.", with(func(f *facts) { f.Trigger = hooksv1.TriggerEmergencyReclaim }), removeHooks},
+		"EmergencyGoes":  {"Extensions are notified.", with(func(f *facts) { f.Trigger, f.PreDrain, f.PreTerminate = hooksv1.TriggerEmergencyReclaim, false, false }), notify},
+		"NotOurs":        {"It has no hook of 5-Spot.", with(func(f *facts) { f.PreDrain, f.PreTerminate = false, false }), noAction},
+		"OnlyDrain":      {"Its owner put one hook on it.", with(func(f *facts) { f.PreTerminate = false }), callBeforeDrain},
 	} {
 		if got := decide(tc.facts); got != tc.want {
 			t.Errorf("%s: %s, want %s: %s", name, got, tc.want, tc.reason)
@@ -66,10 +66,10 @@ func TestJudge(t *testing.T) {
 		want  verdict
 	}{
 		"New": {
-			"It is asked at once, and its answer is worth waiting for.", "",
+			"It is called at once, and its response is awaited.", "",
 			leaving.Progress{},
 			0,
-			verdict{ask: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
+			verdict{call: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
 		},
 		"Slow": {
 			"People see whom the machine waits for.", "",
@@ -94,7 +94,7 @@ func TestJudge(t *testing.T) {
 			verdict{skip: actuate.Waits{VolumeDetach: true}},
 		},
 		"Holds":    {"It said when.", "", said(2, holds), 0, verdict{holds: true, again: at(5), note: "lb: 3 connections"}},
-		"Due":      {"Then it is asked.", "", said(7, holds), 0, verdict{ask: true, holds: true, again: at(30), note: "lb: 3 connections"}},
+		"Due":      {"It is called.", "", said(7, holds), 0, verdict{call: true, holds: true, again: at(30), note: "lb: 3 connections"}},
 		"UnderWay": {"And not twice.", "", open(said(8, holds)), 0, verdict{holds: true, again: at(30), note: "lb: 3 connections"}},
 		"NotYet":   {"Its answer is awaited, whenever it is due.", "", open(said(2, holds)), 0, verdict{holds: true, again: at(30), note: "lb: 3 connections"}},
 		"AsksForTooLong": {
@@ -103,7 +103,7 @@ func TestJudge(t *testing.T) {
 			verdict{holds: true, again: at(29), note: "lb: it asks to wait"},
 		},
 		"PastDeadline": {
-			"It is not asked after its time.", "",
+			"It is not called after its deadline.", "",
 			said(0, leaving.Response{Wait: time.Minute}), 0,
 			verdict{holds: true, again: at(30), note: "lb: it asks to wait"},
 		},
@@ -113,7 +113,7 @@ func TestJudge(t *testing.T) {
 			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: 3 connections"},
 		},
 		"Fails":      {"It may come back.", "", said(2, leaving.Response{Err: lies}), 0, verdict{holds: true, again: at(3), note: "lb: certificate has expired"}},
-		"FailsAgain": {"It is asked until its time is over.", "", said(5, leaving.Response{Err: lies}), 0, verdict{ask: true, holds: true, again: at(30), note: "lb: certificate has expired"}},
+		"FailsAgain": {"It is called until its deadline.", "", said(5, leaving.Response{Err: lies}), 0, verdict{call: true, holds: true, again: at(30), note: "lb: certificate has expired"}},
 		"FailsAndPasses": {
 			"Its registration says so.", v1alpha1.FailurePolicyIgnore,
 			said(0, leaving.Response{Err: lies}), 0,
@@ -125,10 +125,10 @@ func TestJudge(t *testing.T) {
 			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: certificate has expired"},
 		},
 		"Late": {
-			"A manager that was away gives everybody time for one call.", "",
+			"A manager that starts late makes one call to each extension.", "",
 			leaving.Progress{},
 			3600,
-			verdict{ask: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
+			verdict{call: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
 		},
 		"LateAndSlow": {
 			"And not for two.", "",
@@ -137,7 +137,7 @@ func TestJudge(t *testing.T) {
 			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
 		},
 		"ClockBehind": {
-			"A clock that is an hour behind the API server's holds nobody for an hour.", "",
+			"A clock that is an hour behind the API server's adds no hour.", "",
 			leaving.Progress{Asked: at(-60), Open: true},
 			-3540,
 			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},

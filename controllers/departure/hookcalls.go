@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook
+package departure
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -26,8 +27,8 @@ import (
 
 // callStepsAndExtensions calls the extensions that are due, all in parallel, and checks the steps. It removes the hook
 // of the phase when none of them holds the Machine.
-func (r *Reconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
-	if err := r.leave(s).Record(ctx, s.machine); err != nil {
+func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase hooksv1.Phase, hook string) (again time.Time, err error) {
+	if err := r.action(s).Record(ctx, s.machine); err != nil {
 		return time.Time{}, err
 	}
 	o := outcome{}
@@ -37,12 +38,12 @@ func (r *Reconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase
 		h := &s.hooks[i]
 		q := leaving.CallKey{Machine: s.machine.UID, Step: h.UID, Phase: string(phase)}
 		v := judge(h, r.HookCaller.Look(q, h.Generation), s.began(phase, now), now)
-		if v.ask {
+		if v.call {
 			r.HookCaller.StartCall(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
 		o.add(v, v1alpha1.WaitingForExtensionReason)
 	}
-	if err := r.look(ctx, s, phase, &o, now); err != nil {
+	if err := r.checkSteps(ctx, s, phase, &o, now); err != nil {
 		return time.Time{}, err
 	}
 	switch {
@@ -60,11 +61,11 @@ func (r *Reconciler) callStepsAndExtensions(ctx context.Context, s *scope, phase
 	if err := r.report(ctx, s, metav1.ConditionTrue, done, o); err != nil {
 		return time.Time{}, err
 	}
-	return time.Time{}, r.leave(s).RemoveHooks(ctx, s.machine, o.skip, hook)
+	return time.Time{}, r.action(s).RemoveHooks(ctx, s.machine, o.skip, hook)
 }
 
-// look adds the verdicts of the steps to o.
-func (r *Reconciler) look(ctx context.Context, s *scope, phase hooksv1.Phase, o *outcome, now time.Time) error {
+// checkSteps adds the verdicts of the steps to o.
+func (r *HookReconciler) checkSteps(ctx context.Context, s *scope, phase hooksv1.Phase, o *outcome, now time.Time) error {
 	if len(s.steps) == 0 {
 		return nil
 	}
@@ -91,7 +92,7 @@ func (s *scope) grace(now time.Time) time.Duration {
 }
 
 // node returns the name of the Machine's Node, empty if none is accepted: see children.Reader.Host.
-func (r *Reconciler) node(ctx context.Context, s *scope) (string, error) {
+func (r *HookReconciler) node(ctx context.Context, s *scope) (string, error) {
 	if s.scheduled == nil {
 		return s.machine.Status.NodeRef.Name, nil
 	}
@@ -126,9 +127,7 @@ func (o *outcome) add(v verdict, reason string) {
 		o.missed[reason] = true
 	}
 	o.holds, o.early = o.holds || v.holds, o.early || v.early
-	if !v.again.IsZero() && (o.again.IsZero() || v.again.Before(o.again)) {
-		o.again = v.again
-	}
+	o.again = departure.Earliest(o.again, v.again)
 	if v.note != "" {
 		o.notes = append(o.notes, v.note)
 	}
@@ -146,22 +145,22 @@ func (s *scope) extensions() []types.UID {
 }
 
 // call returns the function that calls an extension.
-func (r *Reconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.BeforeMachineDeleteRequest) func(context.Context) leaving.Response {
+func (r *HookReconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.BeforeMachineDeleteRequest) func(context.Context) leaving.Response {
 	return func(ctx context.Context) leaving.Response {
-		answer, err := r.Extensions.Call(ctx, h, request)
+		response, err := r.Extensions.Call(ctx, h, request)
 		if err != nil {
 			ctrl.LoggerFrom(ctx).V(4).Info("Extension failed", "MachineDeletionHook", h.Name, "err", err, "cause", errors.Unwrap(err))
 			return leaving.Response{Err: err}
 		}
 		return leaving.Response{
-			Wait: time.Duration(answer.RetryAfterSeconds) * time.Second, Says: answer.Message,
-			SkipDrain: answer.SkipDrain, SkipVolumeDetach: answer.SkipVolumeDetachWait,
+			Wait: time.Duration(response.RetryAfterSeconds) * time.Second, Says: response.Message,
+			SkipDrain: response.SkipDrain, SkipVolumeDetach: response.SkipVolumeDetachWait,
 		}
 	}
 }
 
 // began returns when the phase began. For the second phase, Cluster API writes it to the status before decide
-// returns askBeforeTermination.
+// returns callBeforeTermination.
 func (s *scope) began(phase hooksv1.Phase, now time.Time) time.Time {
 	if phase == hooksv1.BeforeTermination {
 		return s.machine.Status.Deletion.WaitForPreTerminateHookStartTime.Time
@@ -180,8 +179,8 @@ func (s *scope) request(phase hooksv1.Phase, now time.Time) *hooksv1.BeforeMachi
 }
 
 // notifyExtensions notifies all extensions, once, of a Machine whose urgent deletion waits for none of them.
-func (r *Reconciler) notifyExtensions(ctx context.Context, s *scope) {
-	if _, told := r.notified.LoadOrStore(s.machine.UID, true); told {
+func (r *HookReconciler) notifyExtensions(ctx context.Context, s *scope) {
+	if _, notified := r.notified.LoadOrStore(s.machine.UID, true); notified {
 		return
 	}
 	request := s.request(hooksv1.BeforeDrain, r.Clock.Now())
@@ -190,16 +189,17 @@ func (r *Reconciler) notifyExtensions(ctx context.Context, s *scope) {
 		limit := max(time.Duration(h.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(h))
 		r.HookCaller.Notify(ctx, h.UID, limit, func(ctx context.Context) {
 			if _, err := r.Extensions.Call(ctx, h, request); err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "Telling extension", "MachineDeletionHook", h.Name)
+				ctrl.LoggerFrom(ctx).Error(err, "Notifying extension", "MachineDeletionHook", h.Name)
 			}
 		})
 	}
 }
 
-// report writes the condition ReadyToLeave. It records an Event only if status or reason changes, because an
-// extension may count down in its message. It records no Event for AskingReason: no extension has responded
+// report writes the condition ReadyToLeave. While the Machine waits, it records an Event only if status or reason
+// changes, because an extension may count down in its message. At the end of a phase the message counts, too: the
+// condition may be True since the end of the first phase. It records no Event for AskingReason: nothing has responded
 // yet.
-func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, o outcome) error {
+func (r *HookReconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, o outcome) error {
 	m, message := s.machine, clip.Message(strings.Join(o.notes, "; "))
 	before := m.DeepCopy()
 	conditions.Set(m, metav1.Condition{Type: v1alpha1.ReadyToLeaveCondition, Status: status, Reason: reason, Message: message})
@@ -207,7 +207,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope, status metav1.Conditi
 		return err
 	}
 	was := conditions.Get(before, v1alpha1.ReadyToLeaveCondition)
-	if was != nil && was.Status == status && was.Reason == reason || reason == v1alpha1.AskingReason {
+	if was != nil && was.Status == status && was.Reason == reason && (status != metav1.ConditionTrue || was.Message == message) ||
+		reason == v1alpha1.AskingReason {
 		return nil
 	}
 	s.count(o)

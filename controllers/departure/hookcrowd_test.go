@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook
+package departure
 
 import (
 	"context"
@@ -48,7 +48,7 @@ const (
 type crowd struct {
 	*testing.T
 	client client.Client
-	r      *Reconciler
+	r      *HookReconciler
 	queue  workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 	mu sync.Mutex
@@ -81,7 +81,7 @@ func inCrowd(t *testing.T, test func(*crowd)) {
 			},
 		}).Build()
 		wall := clock.RealClock{}
-		c.r = &Reconciler{
+		c.r = &HookReconciler{
 			Clock: wall, Reader: c.client, Live: c.client, Actuate: actuate.New(c.client),
 			Recorder: &events.FakeRecorder{}, Extensions: c, HookCaller: leaving.New(wall),
 		}
@@ -234,9 +234,9 @@ func (c *crowd) owner(m *clusterv1.Machine) {
 	}
 }
 
-// TestSlowExtensionsHoldNobodyElseUp checks that 110 machines which wait for slow extensions delay neither
+// TestSlowExtensionsDelayNoOtherMachine checks that 110 machines which wait for slow extensions delay neither
 // machines without extensions nor a machine whose owner requests it.
-func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
+func TestSlowExtensionsDelayNoOtherMachine(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.namespace("team")
 		c.namespace("other")
@@ -265,8 +265,8 @@ func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
 	})
 }
 
-// TestAllExtensionsAreAskedAtOnce checks that ten extensions take as long as one.
-func TestAllExtensionsAreAskedAtOnce(t *testing.T) {
+// TestTenExtensionsTakeAsLongAsOne checks that ten extensions take as long as one.
+func TestTenExtensionsTakeAsLongAsOne(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.namespace("team")
 		c.extensions()
@@ -287,8 +287,8 @@ func TestAllExtensionsAreAskedAtOnce(t *testing.T) {
 	})
 }
 
-// TestExtensionsThatGoReleaseAtOnce deletes the extensions during their calls.
-func TestExtensionsThatGoReleaseAtOnce(t *testing.T) {
+// TestDeletedExtensionsReleaseAtOnce deletes the extensions during their calls.
+func TestDeletedExtensionsReleaseAtOnce(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.namespace("team")
 		hooks := c.extensions()
@@ -303,7 +303,7 @@ func TestExtensionsThatGoReleaseAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !c.r.extensionChanges().Delete(event.DeleteEvent{Object: h}) {
-				t.Fatal("an extension that goes wakes nobody")
+				t.Fatal("the deletion of an extension enqueues no Machine")
 			}
 			for _, req := range c.r.all(c.Context(), h) {
 				c.queue.Add(req)
@@ -311,7 +311,7 @@ func TestExtensionsThatGoReleaseAtOnce(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		if calls, _ := c.under(""); calls != 0 {
-			t.Errorf("%d calls to nobody are under way", calls)
+			t.Errorf("%d calls to deleted extensions are open", calls)
 		}
 		for _, m := range machines {
 			if got := c.held(m); got != 0 {
@@ -321,9 +321,9 @@ func TestExtensionsThatGoReleaseAtOnce(t *testing.T) {
 	})
 }
 
-// TestTheOwnersRequestIsToldOnce checks that every extension gets one notification of an owner's request, also
+// TestAnOwnersRequestIsNotifiedOnce checks that every extension gets one notification of an owner's request, also
 // during another call.
-func TestTheOwnersRequestIsToldOnce(t *testing.T) {
+func TestAnOwnersRequestIsNotifiedOnce(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.namespace("team")
 		c.extensions()
@@ -333,7 +333,7 @@ func TestTheOwnersRequestIsToldOnce(t *testing.T) {
 		c.released(m)
 		<-time.After(time.Second)
 		if calls, made := c.under("EmergencyReclaim"); calls != slowExtensions || made != slowExtensions {
-			t.Errorf("%d calls under way, %d extensions are told; want %d, and that nobody is asked any more", calls, made, slowExtensions)
+			t.Errorf("%d calls are open and %d extensions notified; want %d notified, and no other call", calls, made, slowExtensions)
 		}
 		for range 5 {
 			c.queue.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
@@ -345,8 +345,8 @@ func TestTheOwnersRequestIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestWhoServesAMachine checks which of several shards serves a Machine.
-func TestWhoServesAMachine(t *testing.T) {
+// TestWhichManagerServesAMachine checks which of several shards serves a Machine.
+func TestWhichManagerServesAMachine(t *testing.T) {
 	label := func(value string) map[string]string {
 		if value == "" {
 			return nil
@@ -362,9 +362,9 @@ func TestWhoServesAMachine(t *testing.T) {
 		"Scheduled":      {reason: "Its ScheduledMachine says so.", scheduled: "a", machine: "b", cluster: "b", a: true, unfiltered: true},
 		"Machine":        {reason: "A ScheduledMachine that is gone says nothing.", orphan: true, machine: "a", cluster: "b", a: true, unfiltered: true},
 		"Cluster":        {reason: "Shards go by Clusters.", orphan: true, cluster: "b", b: true, unfiltered: true},
-		"Nobody":         {reason: "Somebody must, or its deletion hangs for ever.", orphan: true, a: true, b: true, unfiltered: true},
+		"NoLabel":        {reason: "Without a manager, its deletion would hang for ever.", orphan: true, a: true, b: true, unfiltered: true},
 		"Unlabelled":     {reason: "A label that was taken off holds nothing.", a: true, b: true, unfiltered: true},
-		"AnotherManager": {reason: "One that does not run is somebody's to give up.", orphan: true, machine: "c", unfiltered: true},
+		"AnotherManager": {reason: "A person has to remove the label of a manager that does not run.", orphan: true, machine: "c", unfiltered: true},
 	} {
 		s := &scope{machine: &clusterv1.Machine{}, cluster: &clusterv1.Cluster{}}
 		s.machine.Labels, s.cluster.Labels = label(tc.machine), label(tc.cluster)
@@ -385,7 +385,7 @@ func TestWhoServesAMachine(t *testing.T) {
 // whose ScheduledMachine is gone.
 func TestAnOrphanIsReleased(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
-		c.r.watchFilter = "a"
+		c.r.WatchFilter = "a"
 		c.namespace("team")
 		m := c.leave("team", "box")
 		if err := c.client.Delete(c.Context(), &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "box"}}); err != nil {

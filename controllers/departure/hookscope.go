@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook
+package departure
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -40,7 +41,7 @@ type scope struct {
 // observe reads the objects of a Machine. It returns nil for a Machine that another manager serves, and for one
 // that is paused, by itself, its Cluster or its ScheduledMachine. A pause of the ScheduledMachine has no effect
 // while its Cluster is being deleted.
-func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*scope, error) {
+func (r *HookReconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*scope, error) {
 	cluster, paused, err := workload.ClusterOf(ctx, r.Reader, r.Live, machine, machine.Spec.ClusterName)
 	if err != nil || paused {
 		return nil, err
@@ -59,11 +60,11 @@ func (r *Reconciler) observe(ctx context.Context, machine *clusterv1.Machine) (*
 			s.scheduled = nil
 		case err != nil:
 			return nil, fmt.Errorf("reading ScheduledMachine: %w", err)
-		case annotations.HasPaused(s.scheduled) && !s.clusterGoes():
+		case annotations.HasPaused(s.scheduled) && !children.ClusterLeaves(s.cluster):
 			return nil, nil
 		}
 	}
-	if !s.servedBy(r.watchFilter) {
+	if !s.servedBy(r.WatchFilter) {
 		return nil, nil
 	}
 	if s.steps, err = r.Steps.For(ctx, machine); err != nil {
@@ -89,6 +90,22 @@ func (s *scope) servedBy(filter string) bool {
 	return workload.ServedBy(filter, objects...)
 }
 
+// mayStart reports whether a Machine may start to leave or has started. A Machine that another client deletes waits
+// until the planner admits it, also if its ScheduledMachine does not exist any more. Owners' requests, kill switches and
+// the deletion of the Cluster are exempt. The planner plans only Machines that 5-Spot made and this manager serves.
+func (r *HookReconciler) mayStart(s *scope, now time.Time) bool {
+	return !r.planned(s) || children.Exempt(s.scheduled, s.cluster) || !children.Held(s.machine, now)
+}
+
+// planned reports whether the planner plans the departure of this Machine: 5-Spot made it, and this manager
+// serves it.
+func (r *HookReconciler) planned(s *scope) bool {
+	if s.orphaned() {
+		return true
+	}
+	return s.scheduled != nil && children.MadeByUs(s.machine) && (r.WatchFilter == "" || labels.HasWatchLabel(s.scheduled, r.WatchFilter))
+}
+
 // orphaned reports whether the Machine was made for a ScheduledMachine that does not exist any more.
 func (s *scope) orphaned() bool {
 	uid := types.UID("")
@@ -104,15 +121,16 @@ func (s *scope) facts(now time.Time) facts {
 	f := facts{
 		Deleting:       !m.DeletionTimestamp.IsZero(),
 		Drained:        m.Status.Deletion != nil && !m.Status.Deletion.WaitForPreTerminateHookStartTime.IsZero(),
-		ClusterLeaving: s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero(),
+		ClusterLeaving: s.cluster == nil || children.ClusterLeaves(s.cluster),
 		NoNode:         !m.Status.NodeRef.IsDefined(),
 		Trigger:        s.trigger(now),
-		Asked:          len(s.hooks) + len(s.steps),
+		Steps:          len(s.hooks) + len(s.steps),
 	}
 	_, f.PreDrain = m.Annotations[v1alpha1.PreDrainHookAnnotation]
 	_, f.PreTerminate = m.Annotations[v1alpha1.PreTerminateHookAnnotation]
 	if ready := conditions.Get(m, clusterv1.MachineNodeReadyCondition); ready != nil {
-		f.Unreachable = ready.Status == metav1.ConditionUnknown
+		// Cluster API sets other reasons if it cannot read the Node: see scope.md, "never acts on missing information".
+		f.Unreachable = ready.Status == metav1.ConditionUnknown && ready.Reason == clusterv1.MachineNodeReadyUnknownReason
 	}
 	return f
 }
@@ -145,7 +163,7 @@ func (s *scope) reason(now time.Time) v1alpha1.DepartureReason {
 		return d.Reason
 	case sm != nil && !sm.DeletionTimestamp.IsZero():
 		return v1alpha1.ScheduledMachineDeleted
-	case s.clusterGoes(): // Cluster API deletes the Machines of the Cluster.
+	case children.ClusterLeaves(s.cluster): // Cluster API deletes the Machines of the Cluster.
 		return v1alpha1.ClusterDeleted
 	default:
 		return v1alpha1.DeletedByOthers

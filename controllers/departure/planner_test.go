@@ -17,6 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // TestANewLeaderWarmsUp makes machines due while a manager becomes leader.
@@ -32,9 +33,9 @@ func TestANewLeaderWarmsUp(t *testing.T) {
 		began  []int
 		waits  departure.Reason
 	}{
-		{"What the leader before let start is in no list.", 0, 10 * s, nil, departure.WarmingUp},
-		{"For a whole window.", 10*s - 1, 1, nil, departure.WarmingUp},
-		{"An end that was announced needs no more; the leader before may still believe to lead.", 10 * s, 5 * s, []int{0}, departure.WarmingUp},
+		{"What the leader before let start is in no list.", 0, 10 * s, nil, v1alpha1.WarmUpReason},
+		{"For a whole window.", 10*s - 1, 1, nil, v1alpha1.WarmUpReason},
+		{"An end that was announced needs no more; the leader before may still believe to lead.", 10 * s, 5 * s, []int{0}, v1alpha1.WarmUpReason},
 		{"Now it cannot.", 15 * s, 5 * s, []int{1}, ""},
 	} {
 		w.clock.SetTime(noon.Add(step.at))
@@ -133,7 +134,7 @@ func TestAnAdmissionExpires(t *testing.T) {
 	w.after(departure.Window)
 	w.plan()
 	m := w.machine(3)
-	if d, ok := children.RequestOf(m, w.clock.Now()); !ok || d.ExpiredAt.IsZero() || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
+	if state, d := children.StateOf(m, w.clock.Now()); state != children.Requested || d.ExpiredAt.IsZero() || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
 		t.Errorf("the record is %+v, the annotations %v", d, m.Annotations)
 	}
 	w.undeletable = nil
@@ -333,7 +334,7 @@ func TestAnAnswerOfAnotherLeaderStays(t *testing.T) {
 	w.plan()
 	other := v1alpha1.DepartureWaiting{Reason: v1alpha1.WarmUpReason, Message: "another leader"}
 	w.change(4, func(m *clusterv1.Machine) {
-		d, _ := children.RequestOf(m, w.clock.Now())
+		_, d := children.StateOf(m, w.clock.Now())
 		d.Waiting = &other
 		children.SetDeparture(m, d)
 	})
@@ -372,7 +373,8 @@ func TestADryRunWritesNothing(t *testing.T) {
 	w := newWorld(t, 10)
 	w.warm()
 	w.leaves(v1alpha1.UnscheduledLane, 3)
-	w.r.Actuate = actuate.NewGated(&actuate.Gate{DryRun: true}, w.Client)
+	gate := &actuate.Gate{DryRun: true}
+	w.r.Actuate = actuate.NewGated(gate, testenv.Gated(gate.Transport, w.Client))
 	if next := w.plan(); len(w.admitted()) != 0 || next != 0 {
 		t.Errorf("%v are admitted, the planner looks again in %s", w.admitted(), next)
 	}

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook_test
+package departure_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
@@ -36,15 +35,9 @@ import (
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
-var server *testenv.Server
-
-func TestMain(m *testing.M) {
-	os.Exit(testenv.Main(m, func(s *testenv.Server) { server = s }))
-}
-
-// world is a Machine of a ScheduledMachine that is being deleted, with extensions whose responses the test
+// hookWorld is a Machine of a ScheduledMachine that is being deleted, with extensions whose responses the test
 // sets. The test does the part of Cluster API.
-type world struct {
+type hookWorld struct {
 	*testenv.Fixture
 	cluster *clusterv1.Cluster
 	sm      *v1alpha1.ScheduledMachine
@@ -56,7 +49,7 @@ type world struct {
 	// reads intercepts reads from the manager's cache.
 	reads interceptor.Funcs
 
-	r        *machinehook.Reconciler
+	r        *departure.HookReconciler
 	recorder *events.FakeRecorder
 	// woken has an entry for each response.
 	woken chan types.NamespacedName
@@ -65,13 +58,13 @@ type world struct {
 	// answers has the retryAfterSeconds of each extension, says its message.
 	answers map[string]int32
 	says    map[string]string
-	asked   []string
+	calls   []string
 }
 
-func newWorld(t *testing.T, extensions ...string) *world {
+func newHookWorld(t *testing.T, extensions ...string) *hookWorld {
 	t.Helper()
 	ns := server.Namespace(t)
-	w := &world{Fixture: server.Fixture(t), answers: map[string]int32{}, says: map[string]string{}, recorder: events.NewFakeRecorder(100)}
+	w := &hookWorld{Fixture: server.Fixture(t), answers: map[string]int32{}, says: map[string]string{}, recorder: events.NewFakeRecorder(100)}
 	w.cluster, w.sm = testenv.Cluster(ns), testenv.ScheduledMachine(ns, "box")
 	w.Create(w.cluster, w.sm)
 	w.Must(w.Client.DeleteAllOf(t.Context(), &v1alpha1.MachineDeletionHook{})) // Objects of an earlier test.
@@ -94,7 +87,7 @@ func newWorld(t *testing.T, extensions ...string) *world {
 }
 
 // status updates the Machine's status as Cluster API does.
-func (w *world) status(change func(*clusterv1.MachineStatus)) {
+func (w *hookWorld) status(change func(*clusterv1.MachineStatus)) {
 	w.Helper()
 	w.Read(w.machine)
 	before := w.machine.DeepCopy()
@@ -103,7 +96,7 @@ func (w *world) status(change func(*clusterv1.MachineStatus)) {
 }
 
 // leave deletes the Machine. The time counts from when Cluster API waits for our hook.
-func (w *world) leave() {
+func (w *hookWorld) leave() {
 	w.Helper()
 	w.Must(w.Client.Delete(w.Context(), w.machine))
 	w.Read(w.machine)
@@ -111,7 +104,7 @@ func (w *world) leave() {
 }
 
 // admit admits the departure of a Machine that another client has deleted, like the planner.
-func (w *world) admit() {
+func (w *hookWorld) admit() {
 	w.Helper()
 	if !w.Read(w.machine) || !children.MadeByUs(w.machine) || !children.Held(w.machine, w.clock.Now()) {
 		return
@@ -136,19 +129,19 @@ func (w *world) admit() {
 }
 
 // restart starts a new manager without state in memory.
-func (w *world) restart() {
+func (w *hookWorld) restart() {
 	c := w.Recorded(w.reads)
 	w.woken = make(chan types.NamespacedName, 100)
-	desk, woken := leaving.New(w.clock), w.woken
-	desk.Start(w.Context(), func(machine types.NamespacedName) { woken <- machine })
-	w.r = &machinehook.Reconciler{
-		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Extensions: w, HookCaller: desk,
+	caller, woken := leaving.New(w.clock), w.woken
+	caller.Start(w.Context(), func(machine types.NamespacedName) { woken <- machine })
+	w.r = &departure.HookReconciler{
+		Clock: w.clock, Reader: c, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Extensions: w, HookCaller: caller,
 	}
 }
 
 // settle reconciles until all extensions have responded and nothing is written. It returns the delay until the
 // next reconcile. After an error it starts a new manager.
-func (w *world) settle() time.Duration {
+func (w *hookWorld) settle() time.Duration {
 	w.Helper()
 	if w.r == nil {
 		w.restart()
@@ -172,12 +165,12 @@ func (w *world) settle() time.Duration {
 	return 0
 }
 
-func (w *world) reconcile() (ctrl.Result, error) {
+func (w *hookWorld) reconcile() (ctrl.Result, error) {
 	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.machine)})
 }
 
 // progress returns the state of all calls when none is open.
-func (w *world) progress() (all []leaving.Progress) {
+func (w *hookWorld) progress() (all []leaving.Progress) {
 	for _, h := range w.hooks {
 		for _, phase := range []hooksv1.Phase{hooksv1.BeforeDrain, hooksv1.BeforeTermination} {
 			q := leaving.CallKey{Machine: w.machine.UID, Step: h.UID, Phase: string(phase)}
@@ -191,10 +184,10 @@ func (w *world) progress() (all []leaving.Progress) {
 }
 
 // Call implements Extensions.
-func (w *world) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
+func (w *hookWorld) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *hooksv1.BeforeMachineDeleteRequest) (*hooksv1.BeforeMachineDeleteResponse, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked = append(w.asked, fmt.Sprintf("%s %s %s %s", h.Name, req.Phase, req.Trigger, req.ScheduledMachine))
+	w.calls = append(w.calls, fmt.Sprintf("%s %s %s %s", h.Name, req.Phase, req.Trigger, req.ScheduledMachine))
 	if len(req.Machine.ManagedFields) > 0 {
 		w.Error("managed fields are nothing for extensions")
 	}
@@ -206,20 +199,20 @@ func (w *world) Call(_ context.Context, h *v1alpha1.MachineDeletionHook, req *ho
 }
 
 // Forget implements Extensions.
-func (w *world) Forget(types.UID) {}
+func (w *hookWorld) Forget(types.UID) {}
 
-// wasAsked returns the calls since the previous one, sorted.
-func (w *world) wasAsked() []string {
+// newCalls returns the calls since the previous one, sorted.
+func (w *hookWorld) newCalls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	asked := w.asked
-	w.asked = nil
-	slices.Sort(asked)
-	return asked
+	calls := w.calls
+	w.calls = nil
+	slices.Sort(calls)
+	return calls
 }
 
 // waits returns the condition of a Machine that waits.
-func (w *world) waits() string {
+func (w *hookWorld) waits() string {
 	c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition)
 	if c == nil {
 		return ""
@@ -228,7 +221,7 @@ func (w *world) waits() string {
 }
 
 // held returns our hooks on the Machine.
-func (w *world) held() string {
+func (w *hookWorld) held() string {
 	var held []string
 	for key := range w.machine.Annotations {
 		if prefix, ours := strings.CutSuffix(key, ".delete.hook.machine.cluster.x-k8s.io/5spot"); ours {
@@ -239,8 +232,8 @@ func (w *world) held() string {
 	return strings.Join(held, " ")
 }
 
-func TestNobodyIsAsked(t *testing.T) {
-	w := newWorld(t)
+func TestNoExtensionIsCalled(t *testing.T) {
+	w := newHookWorld(t)
 	w.leave()
 	w.settle()
 	if diff := cmp.Diff([]string{"patch Machine"}, w.Writes); diff != "" || w.held() != "" {
@@ -248,8 +241,8 @@ func TestNobodyIsAsked(t *testing.T) {
 	}
 }
 
-func TestExtensionsAreAskedSideBySide(t *testing.T) {
-	w := newWorld(t, "b-operator", "a-lb")
+func TestExtensionsAreCalledInParallel(t *testing.T) {
+	w := newHookWorld(t, "b-operator", "a-lb")
 	w.answers = map[string]int32{"a-lb": 5, "b-operator": 7}
 	w.reads.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		err := c.List(ctx, list, opts...)
@@ -262,11 +255,11 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	if again := w.settle(); again != 5*time.Second || w.held() != "pre-drain pre-terminate" {
 		t.Errorf("asks again in %v, held by %q", again, w.held())
 	}
-	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.wasAsked()); diff != "" {
+	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.newCalls()); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 	if want := "False WaitingForExtension: a-lb: it asks to wait; b-operator: it asks to wait"; w.waits() != want {
-		t.Errorf("people must see who holds it, in one order: %s, want %s", w.waits(), want)
+		t.Errorf("the condition is %s, want %s", w.waits(), want)
 	}
 	w.answers = nil
 	w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
@@ -275,8 +268,8 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	}
 	w.clock.SetTime(w.clock.Now().Add(2 * time.Second))
 	w.settle()
-	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.wasAsked()); diff != "" {
-		t.Errorf("who is done is not asked again: -want, +got:\n%s", diff)
+	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.newCalls()); diff != "" {
+		t.Errorf("calls: -want, +got:\n%s", diff)
 	}
 	if w.held() != "pre-terminate" {
 		t.Errorf("before the drain the Machine is held by %q", w.held())
@@ -286,7 +279,7 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	}
 	w.drained()
 	w.settle()
-	if diff := cmp.Diff([]string{"a-lb BeforeTermination External box", "b-operator BeforeTermination External box"}, w.wasAsked()); diff != "" || w.held() != "" {
+	if diff := cmp.Diff([]string{"a-lb BeforeTermination External box", "b-operator BeforeTermination External box"}, w.newCalls()); diff != "" || w.held() != "" {
 		t.Errorf("held by %q; -want, +got:\n%s", w.held(), diff)
 	}
 	w.Writes = nil
@@ -295,10 +288,10 @@ func TestExtensionsAreAskedSideBySide(t *testing.T) {
 	}
 }
 
-// TestAnExtensionSkipsWhatItSays checks extensions that move pods or volumes themselves. Only the wait in the
+// TestAnExtensionSkipsWaits checks extensions that move pods or volumes themselves. Only the wait in the
 // response is skipped. Without a drain workloads are killed, and an attached volume blocks the pod that needs
 // it.
-func TestAnExtensionSkipsWhatItSays(t *testing.T) {
+func TestAnExtensionSkipsWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		extensions    []string
 		drain, detach bool
@@ -309,7 +302,7 @@ func TestAnExtensionSkipsWhatItSays(t *testing.T) {
 		"Both":         {extensions: []string{"b-operator", "c-storage"}, drain: true, detach: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.extensions...)
+			w := newHookWorld(t, tc.extensions...)
 			w.leave()
 			w.settle()
 			_, drain := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
@@ -322,7 +315,7 @@ func TestAnExtensionSkipsWhatItSays(t *testing.T) {
 }
 
 // drained sets the status in which Cluster API has drained the Node and waits for the pre-terminate hook.
-func (w *world) drained() {
+func (w *hookWorld) drained() {
 	w.Helper()
 	w.status(func(s *clusterv1.MachineStatus) {
 		s.Deletion = &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: metav1.NewTime(w.clock.Now())}
@@ -330,7 +323,7 @@ func (w *world) drained() {
 }
 
 func TestEachExtensionHasItsDeadline(t *testing.T) {
-	w := newWorld(t, "a-lb", "b-operator")
+	w := newHookWorld(t, "a-lb", "b-operator")
 	w.Edit(w.hooks[1], func() { w.hooks[1].Spec.DeadlineSeconds = 90 })
 	w.answers = map[string]int32{"a-lb": 50, "b-operator": 50}
 	w.leave()
@@ -346,7 +339,7 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 		t.Errorf("after 90 seconds, not 150, the Machine is held by %q", w.held())
 	}
 	if _, skip := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; skip {
-		t.Error("the operator did not say that it moved the pods, and nobody drains them")
+		t.Error("the operator did not move the pods, and they are not drained")
 	}
 	want := "a-lb missed its deadline, spec.deadlineSeconds 60: it asks to wait; " +
 		"b-operator missed its deadline, spec.deadlineSeconds 90: it asks to wait"
@@ -355,22 +348,22 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 	}
 }
 
-// TestARestartAsksAgain checks that deadlines continue after a restart, and that an extension still gets one
+// TestARestartCallsAgain checks that deadlines continue after a restart, and that an extension still gets one
 // call after its deadline.
-func TestARestartAsksAgain(t *testing.T) {
-	w := newWorld(t, "a-lb")
+func TestARestartCallsAgain(t *testing.T) {
+	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 50
 	w.leave()
 	w.settle()
 	w.clock.SetTime(w.clock.Now().Add(45 * time.Second))
 	w.restart()
-	if again := w.settle(); again != 15*time.Second || len(w.wasAsked()) != 2 {
+	if again := w.settle(); again != 15*time.Second || len(w.newCalls()) != 2 {
 		t.Errorf("holds for %v more, want 15 s", again)
 	}
 	w.clock.SetTime(w.clock.Now().Add(time.Hour))
 	w.restart()
-	if again := w.settle(); again != 10*time.Second || len(w.wasAsked()) != 1 {
-		t.Errorf("nobody asked it for an hour: holds for %v more, want 10 s", again)
+	if again := w.settle(); again != 10*time.Second || len(w.newCalls()) != 1 {
+		t.Errorf("after an hour without a call it holds the Machine for %v more, want 10 s", again)
 	}
 	w.answers["a-lb"] = 0
 	w.restart()
@@ -379,10 +372,10 @@ func TestARestartAsksAgain(t *testing.T) {
 	}
 }
 
-// TestAnExtensionIsCalledWhenItSaid changes the message with each call, as a countdown does. Each message is
+// TestAnExtensionIsCalledAfterItsRetryTime changes the message with each call, as a countdown does. Each message is
 // written once, and no event of the Machine causes a call in between.
-func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
-	w := newWorld(t, "a-lb")
+func TestAnExtensionIsCalledAfterItsRetryTime(t *testing.T) {
+	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 1
 	w.leave()
 	for i := range 5 {
@@ -393,8 +386,8 @@ func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
 		}
 		w.status(func(s *clusterv1.MachineStatus) { s.ObservedGeneration++ })
 		w.settle()
-		if asked := w.wasAsked(); len(asked) != 1 {
-			t.Errorf("second %d: asked %q, want one call", i, asked)
+		if calls := w.newCalls(); len(calls) != 1 {
+			t.Errorf("second %d: calls %q, want one call", i, calls)
 		}
 		want := []string{"patch Machine status"}
 		if diff := cmp.Diff(want, w.Writes); diff != "" {
@@ -414,9 +407,9 @@ func TestAnExtensionIsCalledWhenItSaid(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotWaitedForIsTold expects an Event, because the condition is deleted with the Machine.
-func TestWhoIsNotWaitedForIsTold(t *testing.T) {
-	w := newWorld(t, "a-lb")
+// TestAMissedDeadlineIsReported expects an Event, because the condition is deleted with the Machine.
+func TestAMissedDeadlineIsReported(t *testing.T) {
+	w := newHookWorld(t, "a-lb")
 	w.Edit(w.hooks[0], func() { w.hooks[0].Spec.DeadlineSeconds = 1 })
 	w.answers["a-lb"] = 50
 	w.leave()
@@ -432,7 +425,7 @@ func TestWhoIsNotWaitedForIsTold(t *testing.T) {
 // TestAnExtensionThatChanges checks that a changed extension is called again. A response from another address
 // or with other settings does not count.
 func TestAnExtensionThatChanges(t *testing.T) {
-	w := newWorld(t, "a-lb")
+	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 50
 	w.leave()
 	w.settle()
@@ -443,25 +436,25 @@ func TestAnExtensionThatChanges(t *testing.T) {
 	}
 }
 
-// TestAnExtensionThatGoes checks that a deleted extension holds no Machine, also during its deletion.
-func TestAnExtensionThatGoes(t *testing.T) {
-	for name, goes := range map[string]func(*world){
-		"deleted": func(w *world) { w.Must(w.Client.Delete(w.Context(), w.hooks[0])) },
-		"being deleted": func(w *world) {
+// TestADeletedExtension checks that a deleted extension holds no Machine, also during its deletion.
+func TestADeletedExtension(t *testing.T) {
+	for name, goes := range map[string]func(*hookWorld){
+		"deleted": func(w *hookWorld) { w.Must(w.Client.Delete(w.Context(), w.hooks[0])) },
+		"being deleted": func(w *hookWorld) {
 			w.Edit(w.hooks[0], func() { w.hooks[0].Finalizers = []string{"test/hold"} })
 			w.Must(w.Client.Delete(w.Context(), w.hooks[0]))
 			w.Cleanup(func() {
 				_ = w.Client.Patch(context.WithoutCancel(w.Context()), w.hooks[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			})
 		},
-		"not for this namespace any more": func(w *world) {
+		"not for this namespace any more": func(w *hookWorld) {
 			w.Edit(w.hooks[0], func() {
 				w.hooks[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "a-lb")
+			w := newHookWorld(t, "a-lb")
 			w.answers["a-lb"] = 50
 			w.leave()
 			w.settle()
@@ -475,7 +468,7 @@ func TestAnExtensionThatGoes(t *testing.T) {
 
 // TestARefusedWriteIsTriedOncePerBackOff rejects every write with a conflict, as a webhook may.
 func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
-	w := newWorld(t, "a-lb")
+	w := newHookWorld(t, "a-lb")
 	w.answers["a-lb"] = 1
 	w.leave()
 	w.admit()
@@ -485,7 +478,7 @@ func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
 	w.restart()
 	for range 360 {
 		if res, err := w.reconcile(); err == nil && res.RequeueAfter <= 0 {
-			t.Fatal("nobody tries again what was refused")
+			t.Fatal("the write is not tried again")
 		}
 		w.clock.SetTime(w.clock.Now().Add(10 * time.Second))
 	}
@@ -500,28 +493,24 @@ func TestARefusedWriteIsTriedOncePerBackOff(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWaitedFor also checks that no step runs, because a step might request pods to be moved.
-func TestNobodyIsWaitedFor(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"cluster is deleted": func(w *world) {
+// TestNoExtensionHoldsTheMachine also checks that no step runs, because a step might request pods to be moved.
+func TestNoExtensionHoldsTheMachine(t *testing.T) {
+	for name, change := range map[string]func(*hookWorld){
+		"cluster is deleted": func(w *hookWorld) {
 			w.Edit(w.cluster, func() { w.cluster.Finalizers = []string{"test/hold"} })
 			w.Must(w.Client.Delete(w.Context(), w.cluster))
 		},
-		"no Node":     func(w *world) { w.status(func(s *clusterv1.MachineStatus) { s.NodeRef.Name = "" }) },
-		"kill switch": func(w *world) { w.Edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
-		"owner": func(w *world) {
+		"no Node":     func(w *hookWorld) { w.status(func(s *clusterv1.MachineStatus) { s.NodeRef.Name = "" }) },
+		"kill switch": func(w *hookWorld) { w.Edit(w.sm, func() { w.sm.Spec.KillSwitch = true }) },
+		"owner": func(w *hookWorld) {
 			w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
 		},
-		"unreachable": func(w *world) {
-			w.status(func(s *clusterv1.MachineStatus) {
-				s.Conditions = []metav1.Condition{{
-					Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown, Reason: "NodeReadyUnknown", LastTransitionTime: metav1.Now(),
-				}}
-			})
+		"unreachable": func(w *hookWorld) {
+			w.nodeUnknown(clusterv1.MachineNodeReadyUnknownReason)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "a-lb")
+			w := newHookWorld(t, "a-lb")
 			w.answers = map[string]int32{"a-lb": 50}
 			change(w)
 			w.leave()
@@ -536,9 +525,39 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhyItLeaves(t *testing.T) {
-	on := func(reason v1alpha1.DepartureReason) func(*world) {
-		return func(w *world) {
+// nodeUnknown sets NodeReady to Unknown for a reason of Cluster API.
+func (w *hookWorld) nodeUnknown(reason string) {
+	w.status(func(s *clusterv1.MachineStatus) {
+		s.Conditions = []metav1.Condition{{
+			Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionUnknown, Reason: reason, LastTransitionTime: metav1.Now(),
+		}}
+	})
+}
+
+// TestAnUnreadNodeKeepsItsHooks checks that a lost connection to the workload cluster, or one failed read of the
+// Node, removes no hook. The deadline of the extension still bounds the wait.
+func TestAnUnreadNodeKeepsItsHooks(t *testing.T) {
+	for _, reason := range []string{clusterv1.MachineNodeConnectionDownReason, clusterv1.MachineNodeInternalErrorReason} {
+		t.Run(reason, func(t *testing.T) {
+			w := newHookWorld(t, "a-lb")
+			w.answers = map[string]int32{"a-lb": 50}
+			w.nodeUnknown(reason)
+			w.leave()
+			w.restart()
+			if w.settle(); w.held() != "pre-drain pre-terminate" {
+				t.Errorf("held by %q", w.held())
+			}
+			w.clock.SetTime(w.clock.Now().Add(2 * time.Minute))
+			if w.settle(); w.held() != "pre-terminate" {
+				t.Errorf("after the deadline, held by %q", w.held())
+			}
+		})
+	}
+}
+
+func TestTriggerOfADeparture(t *testing.T) {
+	on := func(reason v1alpha1.DepartureReason) func(*hookWorld) {
+		return func(w *hookWorld) {
 			w.Edit(w.machine, func() {
 				d := v1alpha1.NewDeparture(reason, time.Now(), "a")
 				d.MachineUID = w.machine.UID
@@ -547,35 +566,35 @@ func TestWhyItLeaves(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		change func(*world)
+		change func(*hookWorld)
 		want   hooksv1.Trigger
 	}{
-		"nothing on record":        {func(*world) {}, hooksv1.TriggerExternal},
-		"by somebody, window shut": {func(w *world) { w.Edit(w.sm, func() { w.sm.Spec.Schedule.HoursOfDay = nil }) }, hooksv1.TriggerExternal},
-		"the window closed":        {on(v1alpha1.WindowClosed), hooksv1.TriggerSchedule},
-		"its object goes":          {on(v1alpha1.ScheduledMachineDeleted), hooksv1.TriggerSchedule},
-		"it is replaced":           {on(v1alpha1.MachineReplaced), hooksv1.TriggerExternal},
-		"deleted past a gone owner": {func(w *world) {
+		"nothing on record":                {func(*hookWorld) {}, hooksv1.TriggerExternal},
+		"deleted by others, window closed": {func(w *hookWorld) { w.Edit(w.sm, func() { w.sm.Spec.Schedule.HoursOfDay = nil }) }, hooksv1.TriggerExternal},
+		"the window closed":                {on(v1alpha1.WindowClosed), hooksv1.TriggerSchedule},
+		"its object goes":                  {on(v1alpha1.ScheduledMachineDeleted), hooksv1.TriggerSchedule},
+		"it is replaced":                   {on(v1alpha1.MachineReplaced), hooksv1.TriggerExternal},
+		"deleted past a gone owner": {func(w *hookWorld) {
 			w.Edit(w.sm, func() { w.sm.Finalizers = []string{"test/hold"} })
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 		}, hooksv1.TriggerSchedule},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "a-lb")
+			w := newHookWorld(t, "a-lb")
 			tc.change(w)
 			w.leave()
 			w.settle()
-			if want := "a-lb BeforeDrain " + string(tc.want) + " box"; !slices.Contains(w.wasAsked(), want) {
+			if want := "a-lb BeforeDrain " + string(tc.want) + " box"; !slices.Contains(w.newCalls(), want) {
 				t.Errorf("not asked %q", want)
 			}
 		})
 	}
 }
 
-// TestTheOwnerIsNotHeldUp removes our hooks as package actuate does before the deletion of the Machine. A test
+// TestAnOwnersRequestIsNotDelayed removes our hooks as package actuate does before the deletion of the Machine. A test
 // of crowd checks that the extension is notified.
-func TestTheOwnerIsNotHeldUp(t *testing.T) {
-	w := newWorld(t, "a-lb")
+func TestAnOwnersRequestIsNotDelayed(t *testing.T) {
+	w := newHookWorld(t, "a-lb")
 	w.answers = map[string]int32{"a-lb": 50}
 	w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
 	eject := actuate.New(w.Client).For(actuate.Intent{Reason: v1alpha1.ReclaimedByOwner, At: time.Now()})
@@ -622,8 +641,8 @@ func TestWhereExtensionsAre(t *testing.T) {
 	}
 }
 
-func TestPausedIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
+func TestAPausedMachineIsUnchanged(t *testing.T) {
+	w := newHookWorld(t)
 	w.Edit(w.cluster, func() { w.cluster.Spec.Paused = new(true) })
 	w.leave()
 	if w.settle(); len(w.Writes) != 0 {
@@ -638,9 +657,9 @@ func TestCrashPoints(t *testing.T) { testenv.CrashPoints(t, 4, story) }
 // story is a departure with an extension, recorded at three points.
 func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	t.Helper()
-	w := newWorld(t, "b-operator")
+	w := newHookWorld(t, "b-operator")
 	w.Fail = fail
-	tell := func() {
+	record := func() {
 		w.restart()
 		w.settle()
 		c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition)
@@ -649,10 +668,10 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	}
 	w.answers["b-operator"] = 5
 	w.leave()
-	tell()
+	record()
 	w.answers["b-operator"] = 0
-	tell()
+	record()
 	w.drained()
-	tell()
+	record()
 	return stations, len(w.Writes)
 }

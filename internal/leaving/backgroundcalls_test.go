@@ -18,9 +18,9 @@ import (
 // slowly is the duration of a slow call.
 const slowly = 28 * time.Second
 
-// office is a HookCaller with a log of its calls.
+// office is a BackgroundCalls with a log of its calls.
 type office struct {
-	*HookCaller
+	*BackgroundCalls
 	*testing.T
 	start time.Time
 	mu    sync.Mutex
@@ -34,7 +34,7 @@ type office struct {
 func inOffice(t *testing.T, test func(*office)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o := &office{HookCaller: New(clock.RealClock{}), T: t, start: time.Now(), open: map[types.UID]int{}, most: map[types.UID]int{}}
+		o := &office{BackgroundCalls: New(clock.RealClock{}), T: t, start: time.Now(), open: map[types.UID]int{}, most: map[types.UID]int{}}
 		ctx, stop := context.WithCancel(t.Context())
 		o.Start(ctx, func(machine types.NamespacedName) { o.note("wake " + machine.Name) })
 		test(o)

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package orphan counts the orphans of each Cluster: Machines whose ScheduledMachine does not exist any more.
-// 5-Spot does not return these machines to their owners. The package exports the count as a metric and logs the
-// names. It writes no objects, because only a person knows which object is the mistake.
-package orphan
+package departure
 
 import (
 	"context"
@@ -22,8 +19,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
-// Reconciler counts the orphans of Clusters.
-type Reconciler struct {
+// OrphanReconciler counts the orphans of each Cluster: Machines whose ScheduledMachine does not exist any more. 5-Spot
+// does not return these machines to their owners. It exports the count as a metric and logs the names. It writes no
+// objects, because only a person knows which object is the mistake.
+type OrphanReconciler struct {
 	// Reader reads Machines, ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
 	// WatchFilter is the value of Cluster API's watch label, empty for all objects.
@@ -35,7 +34,7 @@ type Reconciler struct {
 }
 
 // Reconcile counts the orphans of one Cluster. If a read fails, the metric stays unchanged.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *OrphanReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	served, err := r.serves(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -57,7 +56,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // serves reports whether this manager counts the Machines of a Cluster. Exactly one manager does.
-func (r *Reconciler) serves(ctx context.Context, key client.ObjectKey) (bool, error) {
+func (r *OrphanReconciler) serves(ctx context.Context, key client.ObjectKey) (bool, error) {
 	if r.WatchFilter == "" {
 		return true, nil
 	}
@@ -70,7 +69,7 @@ func (r *Reconciler) serves(ctx context.Context, key client.ObjectKey) (bool, er
 
 // observe returns the names of the orphans, and the number of Machines that 5-Spot made. It lists Machines
 // first: a ScheduledMachine that is created between the two lists then makes no false orphan.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (orphans []string, machines int, err error) {
+func (r *OrphanReconciler) observe(ctx context.Context, key client.ObjectKey) (orphans []string, machines int, err error) {
 	list, owners := &clusterv1.MachineList{}, &v1alpha1.ScheduledMachineList{}
 	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("listing Machines: %w", err)
@@ -97,7 +96,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (orphans
 }
 
 // report logs the orphans of a Cluster when they change.
-func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, orphans []string) {
+func (r *OrphanReconciler) report(ctx context.Context, key client.ObjectKey, orphans []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.Equal(r.reported[key], orphans) {

@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machinehook implements Cluster API's deletion hooks on Machines that have 5-Spot's two hook
-// annotations. Machines of ScheduledMachines have them from their creation. People add them to other Machines.
-//
-// The controller calls the extensions that MachineDeletionHooks register, and checks the built-in steps. It
-// removes the pre-drain hook and the pre-terminate hook when all of them are done or have passed their
-// deadline. Cluster API has no timeout for a hook, so this package has one.
-//
-// A reconcile starts calls and returns. The result of a call enqueues the Machine. The start of a phase is on the
-// Machine. A restart loses the open calls, and extensions are called again. It also loses which Machines' urgent
-// deletions were sent, so that the extensions are notified of these twice.
-package machinehook
+package departure
 
 import (
 	"context"
@@ -42,8 +32,17 @@ type Extensions interface {
 	Forget(hook types.UID)
 }
 
-// Reconciler removes 5-Spot's hooks from Machines that are being deleted.
-type Reconciler struct {
+// HookReconciler implements Cluster API's deletion hooks on Machines that have 5-Spot's two hook annotations. Machines
+// of ScheduledMachines have them from their creation. People add them to other Machines.
+//
+// It calls the extensions that MachineDeletionHooks register, and checks the built-in steps. It removes the pre-drain
+// hook and the pre-terminate hook when all of them are done or have passed their deadline. Cluster API has no timeout
+// for a hook, so this controller has one.
+//
+// A reconcile starts calls and returns. The result of a call enqueues the Machine. The start of a phase is on the
+// Machine. A restart loses the open calls, and extensions are called again. It also loses which Machines' urgent
+// deletions were sent, so that the extensions are notified of these twice.
+type HookReconciler struct {
 	// Clock is the source of the time.
 	Clock clock.PassiveClock
 	// Reader reads Machines, Clusters, ScheduledMachines, MachineDeletionHooks and the metadata of Namespaces
@@ -58,20 +57,21 @@ type Reconciler struct {
 	// Extensions calls the extensions.
 	Extensions Extensions
 	// HookCaller runs the calls in the background. SetupWithManager creates one if it is nil.
-	HookCaller *leaving.HookCaller
+	HookCaller *leaving.BackgroundCalls
 	// Steps are the built-in steps. They run in parallel with the extensions.
 	Steps leaving.Steps
 	// Woken are the sources that enqueue a Machine when one of its Steps makes progress.
 	Woken []source.Source
+	// WatchFilter is the value of Cluster API's watch label, empty for all objects.
+	WatchFilter string
 
-	watchFilter string
-	fresh       wake.Freshness
+	fresh wake.Freshness
 	// notified holds the UIDs of the Machines whose urgent deletion was sent to the extensions.
 	notified sync.Map
 }
 
 // Reconcile removes 5-Spot's hooks from a Machine that may continue its deletion.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *HookReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	machine := &clusterv1.Machine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, machine); err != nil {
 		r.fresh.Forget(req)
@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // reconcile observes, decides and acts. again is when to reconcile again, zero if only an event changes the
 // result.
-func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) (again time.Time, err error) {
+func (r *HookReconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) (again time.Time, err error) {
 	s, err := r.observe(ctx, machine)
 	if err != nil {
 		return time.Time{}, err
@@ -109,18 +109,18 @@ func (r *Reconciler) reconcile(ctx context.Context, machine *clusterv1.Machine) 
 }
 
 // cancelCalls cancels all open calls for a Machine and drops the state of its steps.
-func (r *Reconciler) cancelCalls(machine types.UID) {
+func (r *HookReconciler) cancelCalls(machine types.UID) {
 	r.HookCaller.ForgetMachine(machine)
 	r.Steps.Forget(machine)
 }
 
-// act carries out a step. again is when to reconcile again.
-func (r *Reconciler) act(ctx context.Context, s *scope, next nextAction) (again time.Time, err error) {
-	if next != askBeforeDrain && next != askBeforeTermination {
+// act carries out an action. again is when to reconcile again.
+func (r *HookReconciler) act(ctx context.Context, s *scope, next nextAction) (again time.Time, err error) {
+	if next != callBeforeDrain && next != callBeforeTermination {
 		r.cancelCalls(s.machine.UID)
 	}
-	if next != noStep {
-		if err := r.leave(s).Permit(ctx, s.machine); err != nil {
+	if next != noAction {
+		if err := r.action(s).Permit(ctx, s.machine); err != nil {
 			return time.Time{}, err
 		}
 		if !r.mayStart(s, r.Clock.Now()) {
@@ -128,31 +128,31 @@ func (r *Reconciler) act(ctx context.Context, s *scope, next nextAction) (again 
 		}
 	}
 	switch next {
-	case noStep:
+	case noAction:
 		return time.Time{}, nil
 	case removeHooks:
-		return time.Time{}, r.leave(s).RemoveHooks(ctx, s.machine, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation)
-	case tell:
+		return time.Time{}, r.action(s).RemoveHooks(ctx, s.machine, actuate.Waits{}, v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation)
+	case notify:
 		r.notifyExtensions(ctx, s)
 		return time.Time{}, nil
-	case askBeforeDrain:
+	case callBeforeDrain:
 		return r.callStepsAndExtensions(ctx, s, hooksv1.BeforeDrain, v1alpha1.PreDrainHookAnnotation)
-	case askBeforeTermination:
+	case callBeforeTermination:
 		return r.callStepsAndExtensions(ctx, s, hooksv1.BeforeTermination, v1alpha1.PreTerminateHookAnnotation)
 	default:
 		return time.Time{}, fmt.Errorf("unknown action %q", next)
 	}
 }
 
-// leave returns the action that removes hooks. The first write also records the reason for the departure on the
+// action returns the action that removes hooks. The first write also records the reason for the departure on the
 // Machine.
-func (r *Reconciler) leave(s *scope) actuate.Action {
+func (r *HookReconciler) action(s *scope) actuate.Action {
 	now := r.Clock.Now()
 	i := actuate.Intent{
 		Reason: s.reason(now), At: now, Machine: client.ObjectKeyFromObject(s.machine),
 		Cluster: client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClusterName},
 	}
-	if s.clusterGoes() {
+	if children.ClusterLeaves(s.cluster) {
 		i.Lane = v1alpha1.ExemptLane
 	}
 	if s.scheduled != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook_test
+package departure_test
 
 import (
 	"testing"
@@ -15,37 +15,37 @@ import (
 )
 
 // clusterGoes deletes the Cluster, which stays because of its finalizer.
-func (w *world) clusterGoes() {
+func (w *hookWorld) clusterGoes() {
 	w.Helper()
 	w.cluster.Finalizers = []string{clusterv1.ClusterFinalizer}
 	w.Must(w.Client.Update(w.Context(), w.cluster))
 	w.Must(w.Client.Delete(w.Context(), w.cluster))
 }
 
-// TestAMachineThatSomebodyDeletesWaitsForItsTurn deletes a Machine with another client. Its ScheduledMachine exists, is
+// TestAMachineDeletedByOthersWaitsForItsAdmission deletes a Machine with another client. Its ScheduledMachine exists, is
 // gone, or is another one of the same name.
-func TestAMachineThatSomebodyDeletesWaitsForItsTurn(t *testing.T) {
+func TestAMachineDeletedByOthersWaitsForItsAdmission(t *testing.T) {
 	for name, tc := range map[string]struct {
 		extensions []string
-		change     func(*world)
+		change     func(*hookWorld)
 		heldInTurn string
 	}{
-		"Alone":         {nil, func(*world) {}, ""},
-		"WithExtension": {[]string{"one"}, func(*world) {}, "pre-terminate"},
-		"Orphan":        {nil, func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) }, ""},
-		"OrphanOfTheSameName": {nil, func(w *world) {
+		"Alone":         {nil, func(*hookWorld) {}, ""},
+		"WithExtension": {[]string{"one"}, func(*hookWorld) {}, "pre-terminate"},
+		"Orphan":        {nil, func(w *hookWorld) { w.Must(w.Client.Delete(w.Context(), w.sm)) }, ""},
+		"OrphanOfTheSameName": {nil, func(w *hookWorld) {
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 			w.Create(testenv.ScheduledMachine(w.sm.Namespace, w.sm.Name))
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.extensions...)
+			w := newHookWorld(t, tc.extensions...)
 			w.planned = true
 			w.leave()
 			tc.change(w)
 			w.restart()
 			for range 3 {
-				if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.wasAsked()) > 0 || w.held() != "pre-drain pre-terminate" {
+				if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.newCalls()) > 0 || w.held() != "pre-drain pre-terminate" {
 					t.Fatalf("again in %v, held by %q, wrote %v", again, w.held(), w.Writes)
 				}
 				w.clock.SetTime(w.clock.Now().Add(3 * time.Second))
@@ -62,31 +62,31 @@ func TestAMachineThatSomebodyDeletesWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// TestWhoMustNotWaitIsLetGo checks the exempt departures while the cap is used up.
-func TestWhoMustNotWaitIsLetGo(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"KillSwitch": func(w *world) {
+// TestExemptMachinesAreReleased checks the exempt departures while the cap is used up.
+func TestExemptMachinesAreReleased(t *testing.T) {
+	for name, change := range map[string]func(*hookWorld){
+		"KillSwitch": func(w *hookWorld) {
 			w.sm.Spec.KillSwitch = true
 			w.Must(w.Client.Update(w.Context(), w.sm))
 		},
-		"ClusterGoes": (*world).clusterGoes,
-		"ClusterOfAnOrphanGoes": func(w *world) {
+		"ClusterGoes": (*hookWorld).clusterGoes,
+		"ClusterOfAnOrphanGoes": func(w *hookWorld) {
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 			w.clusterGoes()
 		},
-		"KillSwitchOfAnotherOfItsName": func(w *world) {
+		"KillSwitchOfAnotherOfItsName": func(w *hookWorld) {
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 			again := testenv.ScheduledMachine(w.sm.Namespace, w.sm.Name)
 			again.Spec.KillSwitch = true
 			w.Create(again)
 		},
-		"SomebodyElses": func(w *world) {
+		"SomebodyElses": func(w *hookWorld) {
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 			w.Edit(w.machine, func() {
 				w.machine.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "theirs", UID: "theirs", Controller: new(true)}}
 			})
 		},
-		"OnRecord": func(w *world) {
+		"OnRecord": func(w *hookWorld) {
 			d := v1alpha1.Departure{Reason: v1alpha1.WindowClosed, Since: metav1.NewTime(w.clock.Now()), MachineUID: w.machine.UID}
 			before := w.machine.DeepCopy()
 			w.machine.Annotations[v1alpha1.DepartureAnnotation] = d.String()
@@ -94,7 +94,7 @@ func TestWhoMustNotWaitIsLetGo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHookWorld(t)
 			w.planned = true
 			w.leave()
 			change(w)
@@ -109,32 +109,32 @@ func TestWhoMustNotWaitIsLetGo(t *testing.T) {
 
 // TestAPausedScheduledMachineKeepsItsMachine deletes the Machine with another client during the pause.
 func TestAPausedScheduledMachineKeepsItsMachine(t *testing.T) {
-	w := newWorld(t, "one")
+	w := newHookWorld(t, "one")
 	w.leave()
 	w.sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	w.Must(w.Client.Update(w.Context(), w.sm))
 	w.restart()
-	if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.wasAsked()) > 0 || w.held() != "pre-drain pre-terminate" {
+	if again := w.settle(); again != 0 || len(w.Writes) > 0 || len(w.newCalls()) > 0 || w.held() != "pre-drain pre-terminate" {
 		t.Errorf("again in %v, held by %q, wrote %v", again, w.held(), w.Writes)
 	}
 }
 
-// TestAClusterThatGoesIsOnRecord checks the departure record of Machines that Cluster API deletes with their
+// TestTheDeletionOfAClusterIsRecorded checks the departure record of Machines that Cluster API deletes with their
 // Cluster.
-func TestAClusterThatGoesIsOnRecord(t *testing.T) {
+func TestTheDeletionOfAClusterIsRecorded(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*world)
+		change func(*hookWorld)
 		want   v1alpha1.DepartureReason
 	}{
-		"Cluster":   {func(*world) {}, v1alpha1.ClusterDeleted},
-		"NobodysSM": {func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) }, v1alpha1.ClusterDeleted},
-		"SMGoes": {func(w *world) {
+		"Cluster":   {func(*hookWorld) {}, v1alpha1.ClusterDeleted},
+		"NobodysSM": {func(w *hookWorld) { w.Must(w.Client.Delete(w.Context(), w.sm)) }, v1alpha1.ClusterDeleted},
+		"SMGoes": {func(w *hookWorld) {
 			w.Edit(w.sm, func() { w.sm.Finalizers = []string{v1alpha1.ScheduledMachineFinalizer} })
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 		}, v1alpha1.ScheduledMachineDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHookWorld(t)
 			w.planned = true
 			w.clusterGoes()
 			tc.change(w)
@@ -151,7 +151,7 @@ func TestAClusterThatGoesIsOnRecord(t *testing.T) {
 
 // TestARecordIsNotOverwritten uses a stale cache without the departure record.
 func TestARecordIsNotOverwritten(t *testing.T) {
-	w := newWorld(t)
+	w := newHookWorld(t)
 	w.clusterGoes()
 	w.leave()
 	reads, thaw := w.Late(w.machine)

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook_test
+package departure_test
 
 import (
 	"bytes"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -19,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/machinehook"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -31,7 +30,7 @@ import (
 // shows each version of the Machine late.
 func TestEachHookIsRemovedOnceOnALateCache(t *testing.T) {
 	testenv.OnLateCaches(t, map[string]int{ // a hook per phase
-		"sent: patch Machine": 2, "Event WaitingForLoadBalancers": 1, "final audit lines": 2, "final audit lines of one action": 1,
+		"sent: patch Machine": 2, "Event WaitingForLoadBalancers": 1, "audited as success": 2,
 	}, func(seed uint64) map[string]int { return departureOnALateCache(t, seed) })
 }
 
@@ -40,7 +39,7 @@ func departureOnALateCache(t *testing.T, seed uint64) map[string]int {
 	cache, now := departing(t, seed)
 	lines, recorder := &bytes.Buffer{}, events.NewFakeRecorder(100)
 	step := &balancers{says: leaving.Verdict{Holds: true, Reason: v1alpha1.WaitingForLoadBalancersReason, Note: "load balancer edge: 3 connections"}}
-	r := &machinehook.Reconciler{
+	r := &departure.HookReconciler{
 		Clock: now, Reader: cache.Client, Live: cache.Client, Actuate: actuate.NewGated(&actuate.Gate{Log: audit.New(lines)}, cache.Client),
 		Recorder: recorder, HookCaller: leaving.New(now), Steps: leaving.Steps{step},
 	}
@@ -58,12 +57,6 @@ func departureOnALateCache(t *testing.T, seed uint64) map[string]int {
 // departing returns a Machine of a ScheduledMachine that another client has deleted, and that the planner has admitted.
 func departing(t *testing.T, seed uint64) (*testenv.Lagging, *clocktesting.FakePassiveClock) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	sm := testenv.ScheduledMachine("lab", "box")
 	sm.UID = "uid-of-sm"
 	desired, err := children.Machine(sm, "", time.Now(), nil)
@@ -76,7 +69,7 @@ func departing(t *testing.T, seed uint64) (*testenv.Lagging, *clocktesting.FakeP
 	}
 	m.UID, m.Finalizers, m.Status.NodeRef.Name = "uid-of-machine", []string{clusterv1.MachineFinalizer}, "box"
 	children.SetDeparture(m, v1alpha1.NewDeparture(v1alpha1.DeletedByOthers, time.Now(), "a"))
-	store := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).
+	store := fake.NewClientBuilder().WithScheme(server.Client.Scheme()).WithStatusSubresource(&clusterv1.Machine{}).
 		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, index.MachineByNodeName).WithObjects(testenv.Cluster("lab"), sm, m).Build()
 	if err := store.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)

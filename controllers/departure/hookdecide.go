@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machinehook
+package departure
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -22,50 +23,50 @@ type facts struct {
 	// Drained reports that Cluster API waits for the pre-terminate hooks.
 	Drained bool
 	// ClusterLeaving, NoNode and Unreachable each make all extensions and steps unnecessary. ClusterLeaving is also
-	// true if the Cluster does not exist, unlike clusterGoes.
+	// true if the Cluster does not exist, unlike children.ClusterLeaves. Unreachable means that the kubelet stopped reporting.
 	ClusterLeaving, NoNode, Unreachable bool
 	// Trigger is why the Machine is being deleted.
 	Trigger hooksv1.Trigger
-	// Asked is the number of extensions and steps that apply.
-	Asked int
+	// Steps is the number of extensions and built-in steps that apply.
+	Steps int
 }
 
 // A nextAction is the next action for a Machine.
 type nextAction string
 
 const (
-	// noStep does nothing.
-	noStep nextAction = "Rest"
-	// askBeforeDrain and askBeforeTermination call extensions, and remove the hook of that phase when none
+	// noAction does nothing.
+	noAction nextAction = "None"
+	// callBeforeDrain and callBeforeTermination call extensions, and remove the hook of that phase when none
 	// holds the Machine.
-	askBeforeDrain       nextAction = "AskBeforeDrain"
-	askBeforeTermination nextAction = "AskBeforeTermination"
+	callBeforeDrain       nextAction = "CallBeforeDrain"
+	callBeforeTermination nextAction = "CallBeforeTermination"
 	// removeHooks removes both hooks.
-	removeHooks nextAction = "LetGo"
-	// tell notifies the extensions of an urgent deletion.
-	tell nextAction = "Tell"
+	removeHooks nextAction = "RemoveHooks"
+	// notify notifies the extensions of an urgent deletion.
+	notify nextAction = "Notify"
 )
 
-// decide returns the next step.
+// decide returns the next action.
 func decide(f facts) nextAction {
 	switch {
 	case !f.Deleting:
-		return noStep
+		return noAction
 	case f.urgent():
 		if f.PreDrain || f.PreTerminate {
 			return removeHooks
 		}
-		return tell
+		return notify
 	case !f.PreDrain && !f.PreTerminate:
-		return noStep
-	case f.ClusterLeaving, f.NoNode, f.Unreachable, f.Asked == 0:
+		return noAction
+	case f.ClusterLeaving, f.NoNode, f.Unreachable, f.Steps == 0:
 		return removeHooks
 	case f.PreDrain:
-		return askBeforeDrain
+		return callBeforeDrain
 	case f.Drained:
-		return askBeforeTermination
+		return callBeforeTermination
 	default:
-		return noStep // Cluster API drains. Its status update enqueues the Machine.
+		return noAction // Cluster API drains. Its status update enqueues the Machine.
 	}
 }
 
@@ -76,8 +77,8 @@ func (f facts) urgent() bool {
 
 // A verdict is the state of one extension at an instant.
 type verdict struct {
-	// ask reports that the extension has to be called now.
-	ask bool
+	// call reports that the extension has to be called now.
+	call bool
 	// holds reports that the Machine waits for it.
 	holds bool
 	// early reports that the first call is still within reportDelay. The condition is not updated yet.
@@ -105,35 +106,35 @@ const (
 // judge returns the verdict on an extension in a phase that began at the given instant. The extension sets the
 // time of its next call. No event shortens that time.
 func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) verdict {
-	a, wait, says := p.Answer, firstRetry, "no answer yet"
+	response, wait, message := p.Answer, firstRetry, "no answer yet"
 	switch {
 	case p.Answered.IsZero():
 		wait = 0
-	case a.Err != nil:
-		says = a.Err.Error()
+	case response.Err != nil:
+		message = response.Err.Error()
 		if hook.Spec.FailurePolicy == v1alpha1.FailurePolicyIgnore {
-			return verdict{failed: true, note: fmt.Sprintf("%s failed and is ignored: %s", hook.Name, says)}
+			return verdict{failed: true, note: fmt.Sprintf("%s failed and is ignored: %s", hook.Name, message)}
 		}
-	case a.Wait == 0:
-		return verdict{skip: actuate.Waits{Drain: a.SkipDrain, VolumeDetach: a.SkipVolumeDetach}}
+	case response.Wait == 0:
+		return verdict{skip: actuate.Waits{Drain: response.SkipDrain, VolumeDetach: response.SkipVolumeDetach}}
 	default:
-		wait, says = min(a.Wait, longestRetry), a.Says
-		if says == "" {
-			says = "it asks to wait"
+		wait, message = min(response.Wait, longestRetry), response.Says
+		if message == "" {
+			message = "it asks to wait"
 		}
 	}
 	until := deadline(hook, p, began, now)
 	if !now.Before(until) {
-		return verdict{missed: true, note: fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, says)}
+		return verdict{missed: true, note: fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, message)}
 	}
-	v := verdict{holds: true, again: until, note: hook.Name + ": " + says}
+	v := verdict{holds: true, again: until, note: hook.Name + ": " + message}
 	due := p.Answered.Add(wait)
-	v.ask = !p.Open && !now.Before(due)
+	v.call = !p.Open && !now.Before(due)
 	if !p.Open && due.After(now) {
-		v.again = earlier(until, due)
+		v.again = departure.Earliest(until, due)
 	}
-	if told := first(p, now).Add(reportDelay); p.Answered.IsZero() && now.Before(told) {
-		v.early, v.again = true, earlier(until, told)
+	if report := p.FirstCall(now).Add(reportDelay); p.Answered.IsZero() && now.Before(report) {
+		v.early, v.again = true, departure.Earliest(until, report)
 	}
 	return v
 }
@@ -142,19 +143,4 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 // this manager started after the deadline.
 func deadline(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) time.Time {
 	return p.Until(time.Duration(hook.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(hook), began, now)
-}
-
-// first returns when an extension was first called, now if it was not.
-func first(p leaving.Progress, now time.Time) time.Time {
-	if p.Asked.IsZero() {
-		return now
-	}
-	return p.Asked
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

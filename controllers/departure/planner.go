@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package departure is the departure planner. For each Cluster it decides which departures that are due may
-// start now.
+// Package departure has the controllers of Machines that leave, from the request until the Machine is gone: which
+// departures may start now, and is everything done before Cluster API drains and terminates the Machine?
 //
-// It reads the Machines of the Cluster and their departure records, and calls departure.Decide. For each admitted
-// departure it writes the admission to the record and deletes the Machine. To the other records it writes why the machine
-// waits. Outside the exempt lane, no departure starts without an admission. It lists ScheduledMachines live only if a
-// wipe is suspected.
+// Reconciler, the planner, decides which departures of a Cluster start. HookReconciler runs the departure steps of a
+// Machine at Cluster API's deletion hooks. OrphanReconciler counts the Machines that have lost their ScheduledMachine.
 package departure
 
 import (
@@ -28,7 +26,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// Reconciler plans the departures of Clusters.
+// Reconciler is the departure planner. For each Cluster it decides which departures that are due may start now.
+//
+// It reads the Machines of the Cluster and their departure records, and calls departure.Decide. For each admitted
+// departure it writes the admission to the record and deletes the Machine. To the other records it writes why the machine
+// waits. Outside the exempt lane, no departure starts without an admission. It lists ScheduledMachines live only if a
+// wipe is suspected.
 type Reconciler struct {
 	// Clock is the source of the time.
 	Clock clock.PassiveClock
@@ -36,7 +39,7 @@ type Reconciler struct {
 	APIClock *apiclock.Clock
 	// Actuate writes departure records and deletes Machines.
 	Actuate *actuate.Actuator
-	// Steps are the departure steps that run before a machine leaves. Package machinehook carries them out.
+	// Steps are the departure steps that run before a machine leaves. HookReconciler runs them.
 	Steps leaving.Steps
 	// Limits bound how many machines may leave. The zero value sets no limit.
 	Limits departure.Limits
@@ -62,7 +65,7 @@ type Reconciler struct {
 }
 
 // A cluster is the planner's state of one Cluster between reconciles. Only the worker that reconciles the
-// Cluster uses it, except shown, which r.mu guards.
+// Cluster uses it, except counts and shown, which r.mu guards.
 type cluster struct {
 	// members are the machines of the last run, nil before the first.
 	members map[types.UID]*member
@@ -72,6 +75,9 @@ type cluster struct {
 	departed int
 	// lastWarning has the time of the latest Event by its reason.
 	lastWarning map[string]time.Time
+
+	// counts are the counts of the latest plan, with its admissions.
+	counts departure.Counts
 
 	guard
 	shown
@@ -87,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	c, now := r.cluster(key), r.Clock.Now()
 	c.count(o, now)
 	opens := r.checkRails(ctx, key, c, o)
-	plan := departure.Decide(o.fleet, r.Limits).Only(func(name string) bool { return o.candidates[name] != nil })
+	plan := r.plan(c, o.fleet).Only(func(name string) bool { return o.candidates[name] != nil })
 	deferred := false
 	if !r.Actuate.Suppresses() {
 		deferred, err = r.publish(ctx, key, c, o, plan)
@@ -107,6 +113,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: max(next.Sub(now), time.Millisecond)}, nil
+}
+
+// plan decides which departures of a Cluster start now. It counts their starts for the limit of the other Clusters, which
+// other workers plan at the same time. A start that then fails counts until the next plan of this Cluster.
+func (r *Reconciler) plan(c *cluster, f departure.Fleet) departure.Plan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, other := range r.fleet {
+		if other != c {
+			f.Others = f.Others.Plus(other.counts, f.Now)
+		}
+	}
+	p := departure.Decide(f, r.Limits)
+	if c.counts = f.After(p); r.Actuate.Suppresses() {
+		c.counts = f.After(departure.Plan{}) // Nothing starts.
+	}
+	return p
 }
 
 // retry is the delay after a record could not be written, or a Machine not be deleted.

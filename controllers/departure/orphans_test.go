@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package orphan_test
+package departure_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/orphan"
+	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 )
 
-const lab = "farm/lab"
+const farmLab = "farm/lab"
 
 // machine returns the Machine of the ScheduledMachine a with UID 1, changed by change.
-func machine(change func(*clusterv1.Machine)) *clusterv1.Machine {
+func orphaned(change func(*clusterv1.Machine)) *clusterv1.Machine {
 	const of, uid = "a", "1"
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "farm", Name: of + "-machine", Labels: map[string]string{v1alpha1.ScheduledMachineLabel: of},
@@ -42,33 +41,27 @@ func machine(change func(*clusterv1.Machine)) *clusterv1.Machine {
 	return m
 }
 
-func scheduled(name string, uid types.UID) *v1alpha1.ScheduledMachine {
+func ownerOf(name string, uid types.UID) *v1alpha1.ScheduledMachine {
 	return &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "farm", Name: name, UID: uid}, Spec: v1alpha1.ScheduledMachineSpec{ClusterName: "lab"}}
 }
 
 // collected removes the owner reference of a Machine, as the garbage collector does.
 func collected(m *clusterv1.Machine) { m.OwnerReferences = m.OwnerReferences[1:] }
 
-func leaving(m *clusterv1.Machine) {
+func beingDeleted(m *clusterv1.Machine) {
 	m.DeletionTimestamp, m.Finalizers = new(metav1.Now()), []string{"test/hold"}
 }
 
-func holding(t *testing.T, objs ...client.Object) client.WithWatch {
+func cacheOf(t *testing.T, objs ...client.Object) client.WithWatch {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build()
+	return fake.NewClientBuilder().WithScheme(server.Client.Scheme()).WithObjects(objs...).Build()
 }
 
-// shown returns the metric by Cluster.
-func shown(t *testing.T) map[string]float64 {
+// orphansByCluster returns the metric by Cluster.
+func orphansByCluster(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(orphan.OrphanMachines); err != nil {
+	if err := registry.Register(departure.OrphanMachines); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()
@@ -78,13 +71,13 @@ func shown(t *testing.T) map[string]float64 {
 	values := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			values[label(m)] = m.GetGauge().GetValue()
+			values[clusterOf(m)] = m.GetGauge().GetValue()
 		}
 	}
 	return values
 }
 
-func label(m *dto.Metric) string {
+func clusterOf(m *dto.Metric) string {
 	by := map[string]string{}
 	for _, l := range m.GetLabel() {
 		by[l.GetName()] = l.GetValue()
@@ -92,7 +85,7 @@ func label(m *dto.Metric) string {
 	return by["namespace"] + "/" + by["cluster"]
 }
 
-func look(t *testing.T, r *orphan.Reconciler) error {
+func count(t *testing.T, r *departure.OrphanReconciler) error {
 	t.Helper()
 	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "farm", Name: "lab"}})
 	return err
@@ -100,38 +93,38 @@ func look(t *testing.T, r *orphan.Reconciler) error {
 
 func TestOrphansAreCounted(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "farm", Name: "lab", Labels: map[string]string{clusterv1.WatchLabel: "a"}}}
-	none, one, zero := map[string]float64{}, map[string]float64{lab: 1}, map[string]float64{lab: 0}
+	none, one, zero := map[string]float64{}, map[string]float64{farmLab: 1}, map[string]float64{farmLab: 0}
 	for name, tc := range map[string]struct {
 		reason  string
 		filter  string
 		objects []client.Object
 		want    map[string]float64
 	}{
-		"Owned":     {"Its ScheduledMachine is there.", "", []client.Object{scheduled("a", "1"), machine(nil)}, zero},
-		"Gone":      {"Its ScheduledMachine is not.", "", []client.Object{scheduled("b", "2"), machine(nil)}, one},
-		"Another":   {"One of its name was made anew, or restored.", "", []client.Object{scheduled("a", "2"), machine(nil)}, one},
-		"Collected": {"The garbage collector has taken the reference off.", "", []client.Object{machine(collected)}, one},
-		"Adopted":   {"Its label is enough to be adopted.", "", []client.Object{scheduled("a", "2"), machine(collected)}, zero},
-		"Leaving":   {"It is on its way.", "", []client.Object{machine(leaving)}, zero},
-		"SomebodyElse": {"A person copied our label.", "", []client.Object{machine(func(m *clusterv1.Machine) {
+		"Owned":     {"Its ScheduledMachine is there.", "", []client.Object{ownerOf("a", "1"), orphaned(nil)}, zero},
+		"Gone":      {"Its ScheduledMachine is not.", "", []client.Object{ownerOf("b", "2"), orphaned(nil)}, one},
+		"Another":   {"One of its name was made anew, or restored.", "", []client.Object{ownerOf("a", "2"), orphaned(nil)}, one},
+		"Collected": {"The garbage collector has taken the reference off.", "", []client.Object{orphaned(collected)}, one},
+		"Adopted":   {"Its label is enough to be adopted.", "", []client.Object{ownerOf("a", "2"), orphaned(collected)}, zero},
+		"Leaving":   {"It is on its way.", "", []client.Object{orphaned(beingDeleted)}, zero},
+		"Copied": {"A person copied our label.", "", []client.Object{orphaned(func(m *clusterv1.Machine) {
 			collected(m)
 			m.Name = "worker-1"
 		})}, none},
-		"MachineSet": {"Somebody else controls it.", "", []client.Object{machine(func(m *clusterv1.Machine) {
+		"MachineSet": {"It has another controller.", "", []client.Object{orphaned(func(m *clusterv1.Machine) {
 			m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind = clusterv1.GroupVersion.String(), "MachineSet"
 		})}, none},
-		"OtherCluster": {"It is of another Cluster.", "", []client.Object{machine(func(m *clusterv1.Machine) { m.Spec.ClusterName = "prod" })}, none},
+		"OtherCluster": {"It is of another Cluster.", "", []client.Object{orphaned(func(m *clusterv1.Machine) { m.Spec.ClusterName = "prod" })}, none},
 		"None":         {"There is nothing of ours.", "", nil, none},
-		"Ours":         {"The Cluster is this manager's.", "a", []client.Object{cluster, machine(nil)}, one},
-		"NotOurs":      {"The Cluster is another manager's.", "b", []client.Object{cluster, machine(nil)}, none},
-		"NoCluster":    {"Nobody knows whose it is.", "a", []client.Object{machine(nil)}, none},
+		"Ours":         {"The Cluster is this manager's.", "a", []client.Object{cluster, orphaned(nil)}, one},
+		"NotOurs":      {"The Cluster is another manager's.", "b", []client.Object{cluster, orphaned(nil)}, none},
+		"NoCluster":    {"Without its Cluster, no manager serves it.", "a", []client.Object{orphaned(nil)}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			orphan.OrphanMachines.Reset()
-			if err := look(t, &orphan.Reconciler{Reader: holding(t, tc.objects...), WatchFilter: tc.filter}); err != nil {
+			departure.OrphanMachines.Reset()
+			if err := count(t, &departure.OrphanReconciler{Reader: cacheOf(t, tc.objects...), WatchFilter: tc.filter}); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, shown(t)); diff != "" {
+			if diff := cmp.Diff(tc.want, orphansByCluster(t)); diff != "" {
 				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -140,10 +133,10 @@ func TestOrphansAreCounted(t *testing.T) {
 
 // TestAListThatFailsIsNotZero checks that the metric keeps its value, and stays absent if it had none.
 func TestAListThatFailsIsNotZero(t *testing.T) {
-	orphan.OrphanMachines.Reset()
+	departure.OrphanMachines.Reset()
 	broken := errors.New("no answer")
 	fails := ""
-	c := interceptor.NewClient(holding(t, machine(nil)), interceptor.Funcs{
+	c := interceptor.NewClient(cacheOf(t, orphaned(nil)), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if _, machines := list.(*clusterv1.MachineList); machines && fails == "Machines" || !machines && fails == "ScheduledMachines" {
 				return broken
@@ -151,23 +144,23 @@ func TestAListThatFailsIsNotZero(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	r := &orphan.Reconciler{Reader: c}
+	r := &departure.OrphanReconciler{Reader: c}
 	want := map[string]float64{}
 	for _, fails = range []string{"Machines", "ScheduledMachines", "", "Machines", "ScheduledMachines"} {
-		if err := look(t, r); (fails != "") != errors.Is(err, broken) {
+		if err := count(t, r); (fails != "") != errors.Is(err, broken) {
 			t.Fatalf("%q fails: %v", fails, err)
 		}
 		if fails == "" {
-			want[lab] = 1
+			want[farmLab] = 1
 		}
-		if diff := cmp.Diff(want, shown(t)); diff != "" {
+		if diff := cmp.Diff(want, orphansByCluster(t)); diff != "" {
 			t.Fatalf("%q fails: -want, +got:\n%s", fails, diff)
 		}
 	}
 }
 
-// TestWhatMakesAnOrphanWakes checks that a status update by Cluster API does not enqueue.
-func TestWhatMakesAnOrphanWakes(t *testing.T) {
+// TestChangesOfOrphansEnqueue checks that a status update by Cluster API does not enqueue.
+func TestChangesOfOrphansEnqueue(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*clusterv1.Machine)
@@ -175,23 +168,23 @@ func TestWhatMakesAnOrphanWakes(t *testing.T) {
 	}{
 		"Status":    {func(m *clusterv1.Machine) { m.Status.Phase = "Running" }, false},
 		"Collected": {collected, true},
-		"Leaving":   {leaving, true},
+		"Leaving":   {beingDeleted, true},
 		"Label": {func(m *clusterv1.Machine) {
 			collected(m)
 			m.Labels = nil
 		}, true},
 		"Adopted": {func(m *clusterv1.Machine) { m.OwnerReferences[0].UID = "2" }, true},
 	} {
-		before := machine(nil)
-		after := machine(tc.change)
-		if got := orphan.MachineChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.wakes {
+		before := orphaned(nil)
+		after := orphaned(tc.change)
+		if got := departure.MachineChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.wakes {
 			t.Errorf("%s: wakes %t, want %t", name, got, tc.wakes)
 		}
 	}
-	if orphan.Exists().Update(event.UpdateEvent{ObjectOld: scheduled("a", "1"), ObjectNew: scheduled("a", "1")}) {
+	if departure.Exists().Update(event.UpdateEvent{ObjectOld: ownerOf("a", "1"), ObjectNew: ownerOf("a", "1")}) {
 		t.Error("a ScheduledMachine that stays wakes")
 	}
-	if !orphan.Exists().Update(event.UpdateEvent{ObjectOld: scheduled("a", "1"), ObjectNew: scheduled("a", "2")}) {
+	if !departure.Exists().Update(event.UpdateEvent{ObjectOld: ownerOf("a", "1"), ObjectNew: ownerOf("a", "2")}) {
 		t.Error("another ScheduledMachine of the name does not wake")
 	}
 }

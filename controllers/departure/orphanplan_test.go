@@ -51,7 +51,7 @@ func TestMachinesWithoutScheduledMachinesAreNoWayPastTheRails(t *testing.T) {
 			t.Fatalf("%d start after %d looks", n, look+1)
 		}
 		for _, m := range w.list() {
-			if d, _ := children.RequestOf(&m, w.clock.Now()); d.Waiting == nil || d.Waiting.Reason != v1alpha1.WipeQuarantineReason || d.Reason != v1alpha1.DeletedByOthers {
+			if _, d := children.StateOf(&m, w.clock.Now()); d.Waiting == nil || d.Waiting.Reason != v1alpha1.WipeQuarantineReason || d.Reason != v1alpha1.DeletedByOthers {
 				t.Fatalf("the record of Machine %s is %+v", m.Name, d)
 			}
 		}
