@@ -67,7 +67,7 @@ func (s *scope) protectionFacts(installs bool) Facts {
 	unreadable := s.unreadable() != nil
 	f := Facts{
 		Wanted: patternsOf(s.scheduled), Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
-		Tried: !installs, Elsewhere: !installs, Failure: s.failure, Staged: s.staged, Doubt: s.host.NodeRejection(),
+		Tried: !installs, Elsewhere: !installs, Failure: s.failure, Staged: s.staged, RejectedNode: s.host.NodeRejection(),
 	}
 	if c := s.installation(); c != nil && installs {
 		f.Tried = true
@@ -83,9 +83,9 @@ func (s *scope) protectionFacts(installs bool) Facts {
 		f.Changed, f.Refused = s.hostMismatch(), s.refused()
 	}
 	if s.pod != nil {
-		f.Pod, f.Running, f.Ready, f.Trouble = true, running(s.pod), workload.Ready(s.pod), troubleOf(s.pod)
+		f.Pod, f.Running, f.Ready, f.NotReadyReason = true, running(s.pod), workload.Ready(s.pod), notReadyReason(s.pod)
 		if s.node != nil && !workload.NodeReady(s.node) {
-			f.Trouble = "the Node is not Ready either" // The pod's own state is outdated.
+			f.NotReadyReason = "the Node is not Ready either" // The pod's own state is outdated.
 		}
 	}
 	return f

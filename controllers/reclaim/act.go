@@ -50,9 +50,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 			r.announce(ctx, s, rapid)
 		}
 		return err
-	case lifecycle.Recall:
+	case lifecycle.RestoreRequest:
 		return kinds.IgnoreNoObject(r.restoreRequest(ctx, s))
-	case lifecycle.Forget:
+	case lifecycle.DropRequest:
 		return kinds.IgnoreNoObject(r.forget(ctx, s))
 	case lifecycle.Eject:
 		return r.eject(ctx, s)

@@ -40,7 +40,7 @@ func urgencyOf(s *scope, step lifecycle.Step) retryUrgency {
 	switch {
 	case step == lifecycle.RecordRequest, step == lifecycle.RestoreRequest, step == lifecycle.DisableSchedule, step == lifecycle.DropRequest, step == lifecycle.Eject && s.refused:
 		return ownerUrgent
-	case s.scheduled.BeingReclaimed() && step == lifecycle.Rest:
+	case s.scheduled.BeingReclaimed() && step == lifecycle.NoStep:
 		return ownerUrgent // The Machine could not be read, so that no step was decided.
 	case s.scheduled.BeingReclaimed(), step == lifecycle.Clear, step == lifecycle.DeleteNode:
 		return nodeUrgent // The agent makes no new request while its request is on the Node.

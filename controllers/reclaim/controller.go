@@ -81,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s, err := r.observe(ctx, sm)
 	if err != nil {
-		return r.end(req, s, lifecycle.Rest, err)
+		return r.end(req, s, lifecycle.NoStep, err)
 	}
 	if s == nil {
 		return ctrl.Result{}, nil
@@ -111,7 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) hold(req ctrl.Request, s *scope, step lifecycle.Step) time.Duration {
 	now := r.Clock.Now()
 	wait := r.conflicts(step).Hold(req, s.machineVersion(), now)
-	if step == lifecycle.Disarm {
+	if step == lifecycle.DisableSchedule {
 		wait = max(wait, r.ReclaimTracker.Wait(s.scheduled.ReclaimTimes(), now))
 	}
 	return wait
@@ -197,7 +197,7 @@ func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	}
 	// A request of a person does not have the Node's UID.
 	if uid := s.ownerRequest().NodeUID; s.node != nil && (uid == "" || uid == s.node.UID) {
-		f.Node, f.NodeAsked = children.PresenceOf(s.node), uid != ""
+		f.Node, f.RequestNamesNode = children.PresenceOf(s.node), uid != ""
 	}
 	f.Evicting = s.node != nil && actuate.Evicting(s.node)
 	return f

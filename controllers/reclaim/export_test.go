@@ -32,7 +32,7 @@ func (r *Reconciler) WithoutWatches() *Reconciler {
 
 // RateLimiter sets and returns the rate limiter of the controller.
 func (r *Reconciler) RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
-	r.fresh.Longest, r.nodeWrites.Longest, r.backoff = longestRest, longestRest, newReclaimBackoff(wake.Backoff())
+	r.fresh.MaxBackoff, r.nodeWrites.MaxBackoff, r.backoff = maxNodeRetry, maxNodeRetry, newReclaimBackoff(wake.Backoff())
 	return r.backoff
 }
 

@@ -522,7 +522,7 @@ func (w *world) join(created time.Time) {
 // TestANodeThatOutlivesItsMachineTakesPodsAgain covers a policy that rejects the deletion of the Node. The machine is
 // resumed, and joins again on the same Node.
 func TestANodeThatOutlivesItsMachineTakesPodsAgain(t *testing.T) {
-	for name, ask := range map[string]func(*world){"Node": func(w *world) { w.ask("true") }, "Person": (*world).askAsPerson} {
+	for name, ask := range map[string]func(*world){"Node": func(w *world) { w.annotate("true") }, "Person": (*world).askAsPerson} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.taint(corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule})

@@ -31,7 +31,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	log := mgr.GetLogger().WithValues("controller", "reclaim")
 	mapper := mapper{wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}}
 	r.watchFilter = watchFilter
-	r.fresh.Longest, r.nodeWrites.Longest, r.backoff = longestRest, longestRest, newReclaimBackoff(wake.Backoff())
+	r.fresh.MaxBackoff, r.nodeWrites.MaxBackoff, r.backoff = maxNodeRetry, maxNodeRetry, newReclaimBackoff(wake.Backoff())
 	opts.RateLimiter = r.backoff
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("reclaim").

@@ -116,7 +116,7 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 func TestAnOutageAtTheEndDelaysTheOwnerByASecond(t *testing.T) {
 	w := newWorld(t)
 	w.rush = &wake.ReclaimTracker{}
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.gone()
 	down := true
@@ -152,7 +152,7 @@ func TestAReleasedScheduledMachineIsNoStall(t *testing.T) {
 	w := newWorld(t)
 	w.rush = &wake.ReclaimTracker{}
 	before, _ := measured(t)
-	w.ask("true")
+	w.annotate("true")
 	w.settle()
 	w.gone()
 	reads, _ := w.Late(w.sm)
@@ -174,7 +174,7 @@ func TestAReleasedScheduledMachineIsNoStall(t *testing.T) {
 // is cleared. Meanwhile a person gives the machine back.
 func TestAConflictOfANodeDelaysNoOwner(t *testing.T) {
 	w := newWorld(t)
-	w.ask("true")
+	w.annotate("true")
 	served := v1alpha1.ReclaimRecord{Node: w.node.Name, NodeUID: w.node.UID, RequestedAt: w.node.Annotations[reclaimapi.RequestedAtAnnotation]}
 	w.Edit(w.sm, func() {
 		metav1.SetMetaDataAnnotation(&w.sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, served.String())

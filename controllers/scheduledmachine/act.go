@@ -27,7 +27,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 	case lifecycle.Hold:
 		return nil
 	case lifecycle.Ensure:
-		return r.releaseHost(s, r.ensure(ctx, s))
+		return r.leaveHost(s, r.ensure(ctx, s))
 	case lifecycle.RequestDeparture:
 		if err := r.request(ctx, s, d); err != nil || s.waiting(r.Clock.Now()) != nil {
 			return err

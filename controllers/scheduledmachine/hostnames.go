@@ -111,7 +111,7 @@ func namesInSpec(sm *v1alpha1.ScheduledMachine, kind schema.GroupVersionKind, sp
 // so that several ScheduledMachines that name one host find each other.
 func namesOfMachine(sm *v1alpha1.ScheduledMachine, h children.Host) []hosts.ID {
 	return validIDs(
-		providerID(sm, cmp.Or(h.ProviderID, h.Says.ProviderID)), nodeName(sm, cmp.Or(h.Node, h.Says.Node)),
+		providerID(sm, cmp.Or(h.ProviderID, h.Reported.ProviderID)), nodeName(sm, cmp.Or(h.Node, h.Reported.Node)),
 		hosts.ID{Kind: hosts.MachineID, Value: h.MachineID},
 	)
 }

@@ -343,13 +343,13 @@ func absent(m plan.Member) bool { return m.Status.State == balancer.Absent }
 
 // hasNoAddress reports whether a membership of HAProxy was recorded by a version that stored no address.
 func (o *round) hasNoAddress(m plan.Member) bool {
-	return o.lb.Spec.HAProxy != nil && m.Place.Address == ""
+	return o.lb.Spec.HAProxy != nil && m.Membership.Address == ""
 }
 
 // addressChanged reports whether a drained membership has an address that the Node no longer has. Its server may have
 // followed the Node: DNS and "set server addr" change the address of a server, and keep the drain.
 func (o *round) addressChanged(driver balancer.Driver, s *nodeBalancer, m plan.Member) bool {
-	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Place)
+	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Membership)
 }
 
 // node returns the identity of the Node for drivers.
@@ -425,10 +425,10 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *nodeBal
 	for i := range s.members {
 		switch m := &s.members[i]; {
 		case o.hasNoAddress(*m):
-			m.Place.Address = addressIn(found, m.Place, err)
+			m.Membership.Address = addressIn(found, m.Membership, err)
 		case o.addressChanged(driver, s, *m):
-			if now := addressIn(found, m.Place, err); now != "" && now != expv1.NoAddress {
-				m.Place.Address = now
+			if now := addressIn(found, m.Membership, err); now != "" && now != expv1.NoAddress {
+				m.Membership.Address = now
 			}
 		}
 	}

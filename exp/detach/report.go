@@ -143,7 +143,7 @@ func (s *nodeBalancer) notFoundNote() string {
 }
 
 func (o *round) waitsFor(m plan.Member, step plan.MemberAction) string {
-	name := nameOf(m.Place)
+	name := nameOf(m.Membership)
 	switch {
 	case step.Held != "":
 		return name + " stays: " + step.Held

@@ -145,11 +145,11 @@ func controllerOf(pod *corev1.Pod) string {
 // deadline would start again. Pods that ran before the drain, nearly all, cost no live list.
 const longestLag = time.Minute
 
-// askedBefore returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is recreated
+// previousAskedTime returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is recreated
 // on a draining Node keeps the first deadline; otherwise an operator that ignores the cordon would block the drain
 // forever. Only requests of the current drain have the controller label, unless no guard saw the drain end: an askedTime
 // before the Node was cordoned belongs to an earlier drain.
-func (e *Evictor) askedBefore(ctx context.Context, s *scope) (first metav1.Time, err error) {
+func (e *Evictor) previousAskedTime(ctx context.Context, s *scope) (first metav1.Time, err error) {
 	reader := e.Cache
 	if reader == nil || e.Clock.Now().Before(s.pod.CreationTimestamp.Add(longestLag)) {
 		reader = e.Live

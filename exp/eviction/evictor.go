@@ -56,8 +56,8 @@ type Evictor struct {
 	Clock clock.PassiveClock
 	// Taints are the keys of taints that mark a Node as draining, besides a cordon.
 	Taints []string
-	// Keep is verdict.Facts.Keep.
-	Keep time.Duration
+	// NameProtection is verdict.Facts.NameProtection.
+	NameProtection time.Duration
 }
 
 // An Attempt is a client's request to evict a pod.
@@ -163,7 +163,7 @@ func (e *Evictor) answersFromCache(ctx context.Context, s *scope) (resp Response
 			return Response{}, false
 		}
 	}
-	resp = s.response(e.Clock.Now(), e.Keep)
+	resp = s.response(e.Clock.Now(), e.NameProtection)
 	return resp, resp.Answer == verdict.Wait && resp.Write == verdict.None
 }
 
@@ -188,7 +188,7 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return Response{Decision: verdict.Decision{Outcome: verdict.NotRunning}, Pod: s.pod, Policy: s.policy}, nil // The namespace is being deleted with its pods.
 		case resp.Write == verdict.Mark && Refused(err):
-			return e.unasked(ctx, s, resp, err)
+			return e.handleRefusedMark(ctx, s, resp, err)
 		case err != nil || !again:
 			return resp, err
 		case resp.Write == verdict.Record && s.request != nil && e.Cache != nil:

@@ -46,7 +46,7 @@ func (q *queue) blocks(other client.Object) bool {
 	pod := verdict.Pod{Marked: marked(other, q.policy.Request), MarkedAt: markedAt(other)}
 	// An operator may remove its mark when it starts. If askedTime is older than this pod, it was inherited from its
 	// predecessor: this pod is not being moved yet.
-	asked, created := request.Asked(pod, q.now), other.GetCreationTimestamp()
+	asked, created := request.RequestedAt(pod, q.now), other.GetCreationTimestamp()
 	if pod.Marked || same && !asked.IsZero() && !created.After(asked) {
 		return !request.Overdue(pod, q.policy.deadline(), q.now)
 	}

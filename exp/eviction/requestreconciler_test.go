@@ -61,7 +61,7 @@ func TestARequestShowsThatItsPodIsGone(t *testing.T) {
 		w.pass(time.Minute)
 	}
 	w.restart(interceptor.Funcs{}) // Another leader continues.
-	w.pass(eviction.Keep - 2*time.Minute)
+	w.pass(eviction.DefaultNameProtection - 2*time.Minute)
 	if w.tend(); len(w.requests()) > 0 {
 		t.Errorf("left %s", w.left())
 	}
@@ -75,7 +75,7 @@ func TestAPodGoneTimeInTheFuture(t *testing.T) {
 	w.tend()
 	w.pass(-24 * time.Hour)
 	w.tend()
-	w.pass(eviction.Keep)
+	w.pass(eviction.DefaultNameProtection)
 	if w.tend(); len(w.requests()) > 0 {
 		t.Errorf("left %s", w.left())
 	}

@@ -78,7 +78,7 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	has, limit := longestWait, longestWait.String()
+	has, limit := maxWait, maxWait.String()
 	if half, name := d.HalfGrace(); half > 0 {
 		has, limit = half, name
 	}

@@ -590,7 +590,7 @@ func TestANodeThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	d.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	d.Must(d.Client.Status().Update(t.Context(), d.nodes[0]))
 	d.wants(d.turn(), false, true, "the Node does not answer, and its pods are not waited for; "+asked)
-	if !d.asked(p) {
+	if !d.isMarked(p) {
 		t.Error("its operator was not asked")
 	}
 }

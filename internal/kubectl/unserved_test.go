@@ -47,7 +47,7 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 	}{
 		"OwnerOfWhatIsDeleted": {"Its owner is not told that it is given back.", machine("office", deletedAgo(time.Hour), leaving, withRequest(java), long), "5m"},
 		"OwnerOfWhatIsHeldAndDeleted": {
-			"A request waits at no rail.", machine("office", deletedAgo(time.Hour), kept(v1alpha1.WipeQuarantineReason, time.Hour), asked(java), long), "5m",
+			"A request waits at no rail.", machine("office", deletedAgo(time.Hour), kept(v1alpha1.WipeQuarantineReason, time.Hour), withRequest(java), long), "5m",
 		},
 		"OwnerOfWhatIsDeletedIsServed": {"That is its phase.", machine("office", deletedAgo(time.Hour), withRequest(java), long, taking), ""},
 		"OwnerOfWhatIsDeletedIsRefused": {

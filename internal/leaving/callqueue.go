@@ -27,14 +27,14 @@ func (b *BackgroundCalls) enter(step types.UID, c *call) {
 		q = &callQueue{running: map[*call]bool{}}
 		b.queues[step] = q
 	}
-	q.line = append(q.line, c)
+	q.waiting = append(q.waiting, c)
 	b.serve(step, q)
 }
 
 // serve starts queued calls while places are free.
 func (b *BackgroundCalls) serve(step types.UID, q *callQueue) {
-	for len(q.running) < MaxConcurrentCalls && len(q.line) > 0 {
-		c := q.line[0]
+	for len(q.running) < MaxConcurrentCalls && len(q.waiting) > 0 {
+		c := q.waiting[0]
 		q.leave(c)
 		q.running[c] = true
 		go func() {
@@ -53,8 +53,8 @@ func (b *BackgroundCalls) serve(step types.UID, q *callQueue) {
 
 // leave removes a call from the queue.
 func (q *callQueue) leave(c *call) {
-	if i := slices.Index(q.line, c); i >= 0 {
-		q.line = slices.Delete(q.line, i, i+1)
+	if i := slices.Index(q.waiting, c); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 }
 
@@ -63,8 +63,8 @@ func (q *callQueue) close() {
 	for c := range q.running {
 		c.cancel()
 	}
-	for _, c := range q.line {
+	for _, c := range q.waiting {
 		c.cancel()
 	}
-	q.line = nil
+	q.waiting = nil
 }

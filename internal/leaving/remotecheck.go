@@ -39,7 +39,7 @@ type RemoteCheck struct {
 func (b *BackgroundCalls) CheckRemote(ctx context.Context, of Departing, l RemoteCheck, now time.Time) Verdict {
 	key := CallKey{Machine: of.Machine.UID, Step: queueOf(of.Cluster()), Phase: string(of.Phase)}
 	p := b.Look(key, 0)
-	v, due := l.judge(p, of.Began, now)
+	v, due := l.verdict(p, of.Began, now)
 	if v.Reason = l.Reason; v.Holds && p.Answered.IsZero() {
 		v.Reason = v1alpha1.AskingReason
 	}

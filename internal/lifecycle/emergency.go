@@ -36,10 +36,10 @@ const (
 	Evict Step = "Evict"
 	// DeleteNode deletes a Node whose machine is gone.
 	DeleteNode Step = "DeleteNode"
-	// Await waits until the machine is gone.
-	Await Step = "Await"
-	// Disarm turns the schedule off and removes the stored request, in one write.
-	Disarm Step = "Disarm"
+	// WaitForRemoval waits until the machine is gone.
+	WaitForRemoval Step = "WaitForRemoval"
+	// DisableSchedule turns the schedule off and removes the stored request, in one write.
+	DisableSchedule Step = "DisableSchedule"
 	// Clear removes the request from the Node, and the eviction taint if the machine is lent again.
 	Clear Step = "Clear"
 	// Refuse does nothing except report.
@@ -136,7 +136,7 @@ func requestStep(f ReclaimFacts) Step {
 		if f.Machine == Present && f.Evicting {
 			return Clear // The Node outlived the give-back, and the machine joined again on it.
 		}
-		return Rest
+		return NoStep
 	case ServedRequest:
 		if f.Machine == Absent && f.InfrastructureGone && f.Node == Present && f.RequestNamesNode {
 			return DeleteNode

@@ -49,7 +49,7 @@ func TestAnAbandonedReadOfAThreadClosesItsFile(t *testing.T) {
 		}}
 		table := FromFS(s, 0)
 		go func() {
-			_ = table.Look(5, func(p *Process) bool { return p.Argv(discard{}) == nil })
+			_ = table.VisitPID(5, func(p *Process) bool { return p.Argv(discard{}) == nil })
 			t.Error("the abandoned goroutine continues")
 		}()
 		<-table.Hung()

@@ -29,7 +29,7 @@ func TestTheRailsHold(t *testing.T) {
 				t.Skip("make test-judge has all storms")
 			}
 			t.Parallel()
-			broken := tell(t, in, cmp.Or(*machines, few), 1, "")
+			broken := runStory(t, in, cmp.Or(*machines, few), 1, "")
 			if in.known != "" && len(broken) > 0 {
 				t.Skipf("known: %s: %d times, first: %s", in.known, len(broken), broken[0])
 			}
@@ -54,15 +54,15 @@ func TestSmallClustersAreOneFleet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			size := cmp.Or(*machines, few)
-			for _, b := range tell(t, inputs[slices.IndexFunc(inputs, func(in input) bool { return in.name == name })], size, size, "") {
+			for _, b := range runStory(t, inputs[slices.IndexFunc(inputs, func(in input) bool { return in.name == name })], size, size, "") {
 				t.Error(b)
 			}
 		})
 	}
 }
 
-// tell runs a story on a fleet in some Clusters with a rail cut, and returns the broken rules.
-func tell(t *testing.T, in input, size, clusters int, cut string) []string {
+// runStory runs a story on a fleet in some Clusters with a rail cut, and returns the broken rules.
+func runStory(t *testing.T, in input, size, clusters int, cut string) []string {
 	t.Helper()
 	w := newWorld(t, size, clusters, cut)
 	in.do(w)
@@ -107,7 +107,7 @@ func TestEachRailIsMissed(t *testing.T) {
 	} {
 		t.Run(cut, func(t *testing.T) {
 			at := slices.IndexFunc(inputs, func(in input) bool { return in.name == name })
-			broken := tell(t, inputs[at], few, 1, cut)
+			broken := runStory(t, inputs[at], few, 1, cut)
 			if len(broken) == 0 {
 				t.Errorf("nobody notices in %s that there is none", name)
 			} else {

@@ -156,7 +156,7 @@ func TestWhatIsDoneAboutAMember(t *testing.T) {
 		"GoneAndBack":     {"Another host has registered the address.", plan.Member{Out: true, Taken: true, Gone: true, Status: attached(1)}, plan.MemberAction{}},
 		"GoneAndReloaded": {"The load balancer has forgotten.", plan.Member{Out: true, Taken: true, Gone: true, Volatile: true, Status: attached(1)}, plan.MemberAction{Act: plan.Drain}},
 	} {
-		tc.member.Place = place
+		tc.member.Membership = place
 		if diff := cmp.Diff([]plan.MemberAction{tc.want}, plan.Round([]plan.Member{tc.member}, 1)); diff != "" {
 			t.Errorf("%s: %s -want, +got:\n%s", name, tc.reason, diff)
 		}

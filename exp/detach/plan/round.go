@@ -105,7 +105,7 @@ func step(m Member, p *pool, floor int) MemberAction {
 	case m.Gone && (!m.Volatile || !m.Taken):
 		return MemberAction{} // The membership belongs to the host that registers the address next.
 	case m.Out && m.Status.State == balancer.Attached:
-		return p.drain(m, floor)
+		return p.leave(m, floor)
 	case m.Out, !m.Taken, m.Gone:
 		return MemberAction{}
 	}

@@ -76,7 +76,7 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	if d.Phase != hooksv1.BeforeTermination || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	return s.Calls.CheckRemote(ctx, d, s.live(func(ctx context.Context) leaving.Response { return s.look(ctx, d, nil) }), now), nil
+	return s.Calls.CheckRemote(ctx, d, s.live(func(ctx context.Context) leaving.Response { return s.stopPods(ctx, d, nil) }), now), nil
 }
 
 func (s *Step) live(check func(context.Context) leaving.Response) leaving.RemoteCheck {
@@ -93,7 +93,7 @@ func (s *Step) live(check func(context.Context) leaving.Response) leaving.Remote
 func (s *Step) StopWithoutHook(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
 	asks := leaving.Departing{Phase: hooksv1.BeforeTermination, Began: now, Machine: &clusterv1.Machine{}}
 	asks.Machine.Namespace, asks.Machine.Name, asks.Machine.UID, asks.Machine.Spec.ClusterName = request.Namespace, request.Name, types.UID(request.String()), d.Cluster().Name
-	v := s.Calls.CheckRemote(ctx, asks, s.live(func(ctx context.Context) leaving.Response { return s.look(ctx, d, leaves) }), now)
+	v := s.Calls.CheckRemote(ctx, asks, s.live(func(ctx context.Context) leaving.Response { return s.stopPods(ctx, d, leaves) }), now)
 	if v.Again.IsZero() {
 		return 0
 	}

@@ -81,7 +81,7 @@ func (a *admitter) decide(ctx context.Context, w eviction.Attempt) (eviction.Res
 	if err != nil || known == eviction.Decided {
 		return cached, err
 	}
-	wait := longestWait
+	wait := maxWait
 	if known == eviction.WaitWithoutRequest {
 		wait = 0
 	}

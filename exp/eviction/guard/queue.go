@@ -30,8 +30,8 @@ var (
 // two decisions.
 type decisionQueue struct {
 	decide func(context.Context, eviction.Attempt) (eviction.Response, error)
-	// places bounds parallel decisions.
-	places chan struct{}
+	// slots bounds parallel decisions.
+	slots chan struct{}
 
 	mu   sync.Mutex
 	pods map[eviction.Attempt]*turn
@@ -100,13 +100,13 @@ func (q *decisionQueue) take(ctx context.Context, key, w eviction.Attempt, t *tu
 	if t.err = q.acquire(ctx, wait); t.err != nil {
 		return
 	}
-	defer func() { <-q.places }()
+	defer func() { <-q.slots }()
 	t.err = errUndecided // remains if decide panics
 	t.resp, t.err = q.decide(ctx, w)
 }
 
-// place waits for a slot, and returns errBusy after wait.
-func (q *decisionQueue) place(ctx context.Context, wait time.Duration) error {
+// acquire waits for a slot, and returns errBusy after wait.
+func (q *decisionQueue) acquire(ctx context.Context, wait time.Duration) error {
 	select {
 	case q.slots <- struct{}{}:
 		return nil

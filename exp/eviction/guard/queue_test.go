@@ -34,7 +34,7 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 		var mu sync.Mutex
 		decisions := 0
 		begun := map[string]time.Time{}
-		q := &decisionQueue{places: make(chan struct{}, 100), decide: func(_ context.Context, w eviction.Attempt) (eviction.Response, error) {
+		q := &decisionQueue{slots: make(chan struct{}, 100), decide: func(_ context.Context, w eviction.Attempt) (eviction.Response, error) {
 			mu.Lock()
 			decisions++
 			name := fmt.Sprint(w.Pod.Name, decisions)
@@ -70,7 +70,7 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 // TestWhoTakesTooLong checks that a caller waits no longer than its own context.
 func TestWhoTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &decisionQueue{places: make(chan struct{}, 100), decide: func(ctx context.Context, _ eviction.Attempt) (eviction.Response, error) {
+		q := &decisionQueue{slots: make(chan struct{}, 100), decide: func(ctx context.Context, _ eviction.Attempt) (eviction.Response, error) {
 			<-ctx.Done()
 			return eviction.Response{}, ctx.Err()
 		}}
@@ -95,7 +95,7 @@ func TestWhoTakesTooLong(t *testing.T) {
 // TestNobodyIsLetGoUndecided has a decision that does not complete: each caller that shares it gets an error.
 func TestNobodyIsLetGoUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &decisionQueue{places: make(chan struct{}, 100), decide: func(context.Context, eviction.Attempt) (eviction.Response, error) {
+		q := &decisionQueue{slots: make(chan struct{}, 100), decide: func(context.Context, eviction.Attempt) (eviction.Response, error) {
 			time.Sleep(time.Second)
 			panic("half way")
 		}}
@@ -139,7 +139,7 @@ func TestWhatNobodyKnows(t *testing.T) {
 		"ServerBusy":  {apierrors.NewServerTimeout(pods, "get", 1), http.StatusTooManyRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: decisionQueue{places: make(chan struct{}, 100), decide: func(context.Context, eviction.Attempt) (eviction.Response, error) {
+			a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: decisionQueue{slots: make(chan struct{}, 100), decide: func(context.Context, eviction.Attempt) (eviction.Response, error) {
 				return eviction.Response{}, fmt.Errorf("reading pod: %w", tc.err)
 			}}}
 			r := a.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{

@@ -27,8 +27,8 @@ type RequestFacts struct {
 	// has.
 	Selected bool
 	Deadline time.Duration
-	// Keep is Facts.Keep.
-	Keep time.Duration
+	// NameProtection is Facts.NameProtection.
+	NameProtection time.Duration
 }
 
 // A Change is the next change of a request.

@@ -249,7 +249,7 @@ func (f Facts) requestMove(relocation bool) Decision {
 		return f.fallback()
 	case f.Pod.Marked:
 		ask = f.wait(Waiting, "")
-		if r.FirstAsked.IsZero() && r.validMarkTime(*f.Pod, f.Now) {
+		if r.FirstMarked.IsZero() && r.validMarkTime(*f.Pod, f.Now) {
 			ask.Write = Confirm
 		}
 	case f.Policy.Most > 0 && f.Others >= f.Policy.Most:
@@ -278,8 +278,8 @@ func (r Request) queued(now time.Time) time.Time {
 // the guard marked the pod, or when the guard saw the mark of another client. A removal of the mark does not change it.
 func (r Request) RequestedAt(p Pod, now time.Time) time.Time {
 	switch {
-	case !r.FirstAsked.IsZero() && !r.FirstAsked.After(now):
-		return r.FirstAsked
+	case !r.FirstMarked.IsZero() && !r.FirstMarked.After(now):
+		return r.FirstMarked
 	case r.validMarkTime(p, now):
 		return p.MarkedAt
 	case p.Marked:
