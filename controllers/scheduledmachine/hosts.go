@@ -24,9 +24,9 @@ type host struct {
 	mine hosts.Claim
 	// others are the claims of the other ScheduledMachines.
 	others []hosts.Claim
-	// asked is a request of the host's owner that another ScheduledMachine received. requestsDigest is a digest of all
+	// requested is a request of the host's owner that another ScheduledMachine received. requestsDigest is a digest of all
 	// such requests, empty if there are none.
-	asked          v1alpha1.ReclaimRecord
+	requested      v1alpha1.ReclaimRecord
 	requestsDigest string
 }
 
@@ -47,9 +47,9 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 		}
 		if o := others[i]; mine.WithheldBy(o) {
 			requests = append(requests, o.Request)
-			if s.host.asked.Of == "" || o.Name < s.host.asked.Of {
+			if s.host.requested.Of == "" || o.Name < s.host.requested.Of {
 				record, _ := sm.Reclaimed()
-				s.host.asked = v1alpha1.ReclaimRecord{Reason: record.Reason, RequestedAt: record.RequestedAt, Of: o.Name}
+				s.host.requested = v1alpha1.ReclaimRecord{Reason: record.Reason, RequestedAt: record.RequestedAt, Of: o.Name}
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func (r *Reconciler) propagateReclaim(ctx context.Context, s *scope) (bool, erro
 		return false, nil
 	}
 	before := sm.DeepCopy()
-	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, s.host.asked.String())
+	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, s.host.requested.String())
 	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.HostReclaimedAnnotation, s.host.requestsDigest)
 	err := r.Actuate.PatchLocked(ctx, sm, before)
 	switch {
@@ -200,6 +200,6 @@ func (r *Reconciler) propagateReclaim(ctx context.Context, s *scope) (bool, erro
 	case err != nil:
 		return false, fmt.Errorf("passing request of the host's owner on: %w", err)
 	}
-	r.announcePassedOn(sm, s.host.asked)
+	r.announcePassedOn(sm, s.host.requested)
 	return true, nil
 }

@@ -51,8 +51,8 @@ func lines(t *testing.T, out *bytes.Buffer) []audit.Line {
 	return all
 }
 
-// told returns lines in a comparable form. It numbers ids by their first occurrence.
-func told(all []audit.Line) []string {
+// textOf returns lines in a comparable form. It numbers ids by their first occurrence.
+func textOf(all []audit.Line) []string {
 	var ids, says []string
 	for _, l := range all {
 		id, step, _ := strings.Cut(l.ActionID, "/")
@@ -93,7 +93,7 @@ func TestEveryWriteHasALine(t *testing.T) {
 	f.Read(m)
 	all := lines(t, out)
 	want := []string{"Depart success id0", "Depart api_error id0", "Depart api_error id0", "Depart success id0"} // The first is the record.
-	if diff := cmp.Diff(want, told(all)); diff != "" {
+	if diff := cmp.Diff(want, textOf(all)); diff != "" {
 		t.Error(diff)
 	}
 	d, _ := children.DepartureOf(m, at)
@@ -135,7 +135,7 @@ func TestTheLinesOfARemoval(t *testing.T) {
 		"EmergencyRemove canceled id1", "EmergencyRemove canceled id1 GenericInfrastructureMachine",
 		"EmergencyRemove success id2", "EmergencyRemove success id2 GenericInfrastructureMachine",
 	}
-	if diff := cmp.Diff(want, told(lines(t, out))); diff != "" {
+	if diff := cmp.Diff(want, textOf(lines(t, out))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -195,7 +195,7 @@ func TestADepartureIsRecordedOnce(t *testing.T) {
 			if d, _ := children.DepartureOf(m, at); d.Reason != want || d.Lane != v1alpha1.ExemptLane {
 				t.Errorf("%s\non record is %+v", tc.reason, d)
 			}
-			if diff := cmp.Diff(tc.want, told(lines(t, out))); diff != "" {
+			if diff := cmp.Diff(tc.want, textOf(lines(t, out))); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}
 		})
@@ -283,7 +283,7 @@ func TestNothingIsSent(t *testing.T) {
 				}
 			}
 			if len(all) != 3*7 { // two of Remove, and one each of Depart, Record, RemoveHooks, Expedite and Evict
-				t.Errorf("%s\ntold of %v", tc.reason, told(all))
+				t.Errorf("%s\nlines %v", tc.reason, textOf(all))
 			}
 			before := sm.DeepCopy()
 			sm.Status.InSchedule = true

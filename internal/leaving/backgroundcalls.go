@@ -116,9 +116,9 @@ func (b *BackgroundCalls) Look(key CallKey, version int64) Progress {
 }
 
 // StartCall queues a call and returns at once. It does nothing while a call for the same CallKey is open. The context
-// of ask ends when the CallKey is dropped, when Look requests a new version of the step, and at the end of the
+// of send ends when the CallKey is dropped, when Look requests a new version of the step, and at the end of the
 // BackgroundCalls.
-func (b *BackgroundCalls) StartCall(ctx context.Context, machine types.NamespacedName, key CallKey, version int64, ask func(context.Context) Response) {
+func (b *BackgroundCalls) StartCall(ctx context.Context, machine types.NamespacedName, key CallKey, version int64, send func(context.Context) Response) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.machines[key.Machine] == nil {
@@ -134,18 +134,18 @@ func (b *BackgroundCalls) StartCall(ctx context.Context, machine types.Namespace
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := &call{cancel: cancel}
-	c.run = func() { b.answered(machine, e, c, ask(ctx)) }
+	c.run = func() { b.answered(machine, e, c, send(ctx)) }
 	e.version, e.call, e.Open = version, c, true
 	b.enter(key.Step, c)
 }
 
 // Notify queues one call without a response. Its context ends after limit, which includes the time in the queue.
 // Only ForgetStep and the end of the BackgroundCalls cancel it.
-func (b *BackgroundCalls) Notify(ctx context.Context, step types.UID, limit time.Duration, tell func(context.Context)) {
+func (b *BackgroundCalls) Notify(ctx context.Context, step types.UID, limit time.Duration, notify func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	b.enter(step, &call{cancel: cancel, run: func() { tell(ctx) }})
+	b.enter(step, &call{cancel: cancel, run: func() { notify(ctx) }})
 }
 
 // answered stores the response to a call, unless the call was cancelled.
