@@ -3,9 +3,13 @@
 package departure
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 )
 
 // Collector returns the collector of the planner's gauges.
@@ -42,4 +46,13 @@ func Departures(cluster client.ObjectKey, lane string) float64 {
 // Capped returns the counter of deferred machines.
 func Capped(cluster client.ObjectKey, lane string) float64 {
 	return testutil.ToFloat64(capped.WithLabelValues(cluster.Namespace, cluster.Name, lane))
+}
+
+// StartedElsewhere returns the recent starts that the planner of a Cluster without machines counts.
+func (r *Reconciler) StartedElsewhere(now time.Time) []time.Time {
+	var all departure.Counts
+	for _, c := range r.fleet {
+		all = all.Plus(c.counts, r.Limits, now)
+	}
+	return all.Started
 }

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -23,7 +22,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
 // Reconciler is the departure planner. For each Cluster it decides which departures that are due may start now.
@@ -97,13 +95,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	deferred := false
 	if !r.Actuate.Suppresses() {
 		deferred, err = r.publish(ctx, key, c, o, plan)
+		r.recount(c, o.fleet, plan, r.Clock.Now())
 	}
 	r.report(ctx, key, c, plan, deferred, now)
 	next := departure.Earliest(departure.Earliest(o.next, plan.Next), opens)
 	if err != nil {
-		if !apierrors.IsConflict(err) {
-			telemetry.Failed(name)
-		}
 		next = departure.Earliest(next, now.Add(retry))
 	}
 	if r.Clock.Since(now) > longestRun {
@@ -115,21 +111,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(next.Sub(now), time.Millisecond)}, nil
 }
 
-// plan decides which departures of a Cluster start now. It counts their starts for the limit of the other Clusters, which
-// other workers plan at the same time. A start that then fails counts until the next plan of this Cluster.
+// plan decides which departures of a Cluster start now, while other workers plan the other Clusters. Until recount, its
+// starts count for them as starts at every instant.
 func (r *Reconciler) plan(c *cluster, f departure.Fleet) departure.Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.fleet {
 		if other != c {
-			f.Others = f.Others.Plus(other.counts, f.Now)
+			f.Others = f.Others.Plus(other.counts, r.Limits, f.Now)
 		}
 	}
 	p := departure.Decide(f, r.Limits)
-	if c.counts = f.After(p); r.Actuate.Suppresses() {
-		c.counts = f.After(departure.Plan{}) // Nothing starts.
+	if c.counts = f.After(p, f.Now.Add(departure.MaxWait)); r.Actuate.Suppresses() {
+		c.counts = f.After(departure.Plan{}, f.Now) // Nothing starts.
 	}
 	return p
+}
+
+// recount dates the starts of a plan after it was carried out. A start that failed counts until the next plan.
+func (r *Reconciler) recount(c *cluster, f departure.Fleet, p departure.Plan, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.counts = f.After(p, at)
 }
 
 // retry is the delay after a record could not be written, or a Machine not be deleted.

@@ -399,3 +399,20 @@ func TestDeparturesAreDatedAfterARestart(t *testing.T) {
 		t.Error("machines that left long ago raise the limit")
 	}
 }
+
+// TestStartsOfASlowPlanCountForOthers has the admissions of one Cluster take longer than a Window, while another Cluster is
+// planned.
+func TestStartsOfASlowPlanCountForOthers(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3)
+	w.slow = 8 * time.Second
+	w.plan()
+	if counted := w.r.StartedElsewhere(w.clock.Now()); len(counted) != 1 || !counted[0].Equal(w.clock.Now()) {
+		t.Errorf("another Cluster counts %v, now is %v", counted, w.clock.Now())
+	}
+	w.after(departure.Window)
+	if counted := w.r.StartedElsewhere(w.clock.Now()); len(counted) != 0 {
+		t.Errorf("another Cluster counts %v a window later", counted)
+	}
+}

@@ -68,7 +68,6 @@ func (r *Reconciler) answerAll(ctx context.Context, key client.ObjectKey, c *clu
 			errs = append(errs, err)
 			continue
 		}
-		telemetry.Failed(name)
 		c.members[m.UID].unanswered = o.fleet.Now
 		o.next = departure.Earliest(o.next, o.fleet.Now.Add(departure.Window))
 	}
@@ -179,6 +178,7 @@ func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitte
 	e.tried = now
 	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})
 	if e.deleted = err == nil; err != nil && !apierrors.IsConflict(err) {
+		telemetry.Failed(name)
 		ctrl.LoggerFrom(ctx).Error(err, "Deleting Machine", "Machine", client.ObjectKeyFromObject(m))
 	}
 	return err
@@ -214,6 +214,7 @@ func (r *Reconciler) set(ctx context.Context, m *machine, to *clusterv1.Machine,
 		return false, nil
 	}
 	if err != nil && !apierrors.IsConflict(err) {
+		telemetry.Failed(name)
 		ctrl.LoggerFrom(ctx).Error(err, "Writing departure record", "Machine", client.ObjectKeyFromObject(m))
 	}
 	return err == nil, err

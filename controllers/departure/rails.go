@@ -87,7 +87,7 @@ func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster,
 			return nil, time.Time{}
 		}
 	}
-	if !r.WipeGuard {
+	if !r.WipeGuard || r.Actuate.Suppresses() {
 		return nil, time.Time{}
 	}
 	held, next := r.quarantine(ctx, key, c, o)

@@ -30,6 +30,7 @@ func Decide(f Fleet, l Limits) Plan {
 }
 
 // deferred returns the limit that defers a candidate after so many admissions: the Cluster's, or the one of all Clusters.
+// A candidate with a recent refusal gives way to the candidates of other Clusters.
 func (l Limits) deferred(f Fleet, c Candidate, started []time.Time, admitted int) (Waiting, bool) {
 	if l.Cap <= 0 {
 		return Waiting{}, false
@@ -38,16 +39,18 @@ func (l Limits) deferred(f Fleet, c Candidate, started []time.Time, admitted int
 	if limit := l.Cap.Of(members); len(started)+admitted >= limit {
 		return Waiting{c, BlastRadiusCap, l.message(), limit, members}, true
 	}
-	all := Counts{f.Active, f.NeverRan, f.Departed, slices.Clip(started)}.Plus(f.Others, f.Now)
-	members = all.members(c.Lane, len(all.Started))
-	if limit := l.Cap.Of(members); len(all.Started)+admitted >= limit {
+	o := f.Others
+	recent := len(started) + len(Recent(o.Started, f.Now))
+	members = Counts{Active: f.Active + o.Active, NeverRan: f.NeverRan + o.NeverRan, Departed: f.Departed + o.Departed}.members(c.Lane, recent)
+	limit := l.Cap.Of(members)
+	if recent+admitted >= limit || c.refused(f.Now) && o.Waiting > 0 {
 		return Waiting{c, BlastRadiusCap, l.message(), limit, members}, true
 	}
 	return Waiting{}, false
 }
 
-// After returns the counts of the Cluster after the admissions of a plan.
-func (f Fleet) After(p Plan) Counts {
+// After returns the counts of the Cluster after the admissions of a plan, which start at an instant.
+func (f Fleet) After(p Plan, at time.Time) Counts {
 	c := f.counts()
 	c.Active, c.Departed = c.Active-len(p.Admitted), c.Departed+len(p.Admitted)
 	c.Started = slices.Clip(c.Started)
@@ -55,13 +58,20 @@ func (f Fleet) After(p Plan) Counts {
 		if a.NeverRan {
 			c.NeverRan--
 		}
-		c.Started = append(c.Started, f.Now)
+		c.Started = append(c.Started, at)
+	}
+	for _, w := range p.Deferred {
+		if !w.refused(f.Now) {
+			c.Waiting++
+		}
 	}
 	return c
 }
 
 // counts returns the counts of the Cluster.
-func (f Fleet) counts() Counts { return Counts{f.Active, f.NeverRan, f.Departed, f.Started} }
+func (f Fleet) counts() Counts {
+	return Counts{Active: f.Active, NeverRan: f.NeverRan, Departed: f.Departed, Started: f.Started}
+}
 
 // members returns the number of machines from which the limit of a lane is computed: active machines and recent starts.
 // Scheduled counts starts within MaxWait, so that its limit does not shrink while many machines leave at the end of a

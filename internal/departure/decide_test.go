@@ -453,3 +453,36 @@ func TestAllClustersAreOneFleet(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherClustersOfTheFleet checks what a Cluster takes into account of the others.
+func TestOtherClustersOfTheFleet(t *testing.T) {
+	refused := unscheduled("a")
+	refused.Refused = noon.Add(-time.Minute)
+	for name, tc := range map[string]struct {
+		reason   string
+		active   int
+		c        departure.Candidate
+		other    departure.Counts
+		admitted bool
+	}{
+		"NoneStarts":      {"The limit of 41 is two.", 1, unscheduled("a"), departure.Counts{Active: 40}, true},
+		"OneStarts":       {"One is left.", 1, unscheduled("a"), departure.Counts{Active: 39, Started: ago(time.Second)}, true},
+		"TheirTwo":        {"None is left.", 1, unscheduled("a"), departure.Counts{Active: 38, Started: ago(time.Second, time.Second)}, false},
+		"TooManyOfThem":   {"Forty owners, or records by hand, take the starts of their Cluster only.", 100, unscheduled("a"), departure.Counts{Started: slices.Repeat(ago(time.Second), 40)}, true},
+		"LongAgo":         {"Starts of an hour ago raise no limit.", 1, scheduled("a"), departure.Counts{Active: 20, Departed: 400, Started: append(slices.Repeat(ago(time.Hour), 400), noon)}, false},
+		"RefusedGivesWay": {"A machine that could not leave lets another Cluster's go first.", 1, refused, departure.Counts{Active: 99, Waiting: 1}, false},
+		"RefusedAlone":    {"It is tried again.", 1, refused, departure.Counts{Active: 99}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := departure.Fleet{Now: noon, Active: tc.active, Candidates: []departure.Candidate{tc.c}}
+			f.Others = f.Others.Plus(tc.other, oneInTwenty, noon)
+			p := departure.Decide(f, oneInTwenty)
+			if len(p.Admitted) == 1 != tc.admitted {
+				t.Errorf("%s\n%+v", tc.reason, p)
+			}
+			if !tc.admitted && (p.Next.IsZero() || p.Next.After(after(departure.Window))) {
+				t.Errorf("the next run is at %s", p.Next)
+			}
+		})
+	}
+}

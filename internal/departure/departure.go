@@ -76,17 +76,25 @@ type Fleet struct {
 	Others Counts
 }
 
-// Counts are the sums of the fields of Fleet that have the same names.
+// Counts are the counts of some Clusters, with the meaning of the fields of Fleet.
 type Counts struct {
 	Active, NeverRan, Departed int
 	Started                    []time.Time
+	// Waiting is the number of deferred candidates without a recent refusal.
+	Waiting int
 }
 
-// Plus returns the sum of both. Of o, only starts within Window at now are added.
-func (c Counts) Plus(o Counts, now time.Time) Counts {
+// Plus returns the sum of c and the counts of one more Cluster at now. From that Cluster, only the starts within Window
+// count, and no more than its own limit: other starts are exempt, or records that another client wrote.
+func (c Counts) Plus(o Counts, l Limits, now time.Time) Counts {
+	recent, lately := Recent(o.Started, now), Within(o.Started, now, MaxWait)
+	o.Departed = len(lately)
+	if l.Cap > 0 {
+		recent = recent[max(0, len(recent)-l.Cap.Of(o.members(Scheduled, len(recent)))):]
+	}
 	return Counts{
 		Active: c.Active + o.Active, NeverRan: c.NeverRan + o.NeverRan, Departed: c.Departed + o.Departed,
-		Started: append(c.Started, Recent(o.Started, now)...),
+		Started: append(c.Started, recent...), Waiting: c.Waiting + o.Waiting,
 	}
 }
 

@@ -33,7 +33,8 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 	if len(p.Deferred) == 0 {
 		return time.Time{}
 	}
-	c := f.After(p)
+	now := f.Now
+	c := f.After(p, now)
 	f.Active, f.NeverRan, f.Departed, f.Started = c.Active, c.NeverRan, c.Departed, nil
 	elsewhere := Recent(f.Others.Started, f.Now)
 	for range p.Admitted {
@@ -54,7 +55,7 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 			}
 		}
 	}
-	return time.Time{}
+	return now.Add(Window) // Candidates of other Clusters come first.
 }
 
 // Earliest returns the earlier of two instants. Zero means never.

@@ -75,7 +75,7 @@ func (w *world) fleet(f *farm) departure.Fleet {
 	fleet := w.alone(f)
 	for _, other := range w.farms {
 		if other != f {
-			fleet.Others = fleet.Others.Plus(w.alone(other).After(departure.Plan{}), fleet.Now)
+			fleet.Others = fleet.Others.Plus(w.alone(other).After(departure.Plan{}, fleet.Now), w.limits, fleet.Now)
 		}
 	}
 	return fleet
@@ -131,7 +131,7 @@ func (w *world) restart() {
 		}
 		f.remembered, f.departed = nil, nil
 		for _, at := range departure.Recent(records, w.clock()) {
-			f.remembered = append(f.remembered, at.Add(-w.offset))
+			f.remembered, f.departed = append(f.remembered, at.Add(-w.offset)), append(f.departed, at.Add(-w.offset))
 		}
 	}
 }
@@ -187,7 +187,11 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 	recent, all := 0, 0
 	for _, other := range w.farms {
 		fleet := w.alone(other)
-		recent += len(w.within(other))
+		for _, b := range w.within(other) {
+			if !b.exempt {
+				recent++
+			}
+		}
 		all += fleet.Active + max(len(w.within(other)), fleet.Departed)
 	}
 	if limit := most(all, w.limits.Cap); w.limits.Cap > 0 && len(p.Admitted) > 0 && recent+len(p.Admitted) > limit {

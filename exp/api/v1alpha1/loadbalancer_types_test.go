@@ -75,7 +75,7 @@ func TestWhatTheSchemaRefuses(t *testing.T) {
 		{name: "Region", change: groups("eu_central_1", ""), want: []string{"spec.targetGroups.region: Invalid value: ", region}},
 		{name: "GroupIsABalancer", change: groups("eu-central-1", "", strings.Replace(arn, "targetgroup/", "loadbalancer/app/", 1)), want: []string{"spec.targetGroups.arns[0]: Invalid value: ", group}},
 		{name: "GroupIsNoARN", change: groups("eu-central-1", "", "web"), want: []string{group}},
-		{name: "GroupElsewhere", change: groups("eu-west-1", "", arn), want: []string{"spec.targetGroups.arns: Invalid value: ", "all must be of the region that region names"}},
+		{name: "GroupElsewhere", change: groups("eu-west-1", "", arn), want: []string{"spec.targetGroups.arns: Invalid value: ", "all must be in spec.targetGroups.region"}},
 		{name: "HostOfAVPC", change: groups("eu-central-1", "https://vpce-0123.elasticloadbalancing.eu-central-1.vpce.amazonaws.com/")},
 		{name: "OwnHost", change: groups("eu-central-1", "http://[::1]:4566")},
 		{name: "HostInTheClear", change: groups("eu-central-1", "http://192.0.2.1"), want: []string{"spec.targetGroups.endpoint: Invalid value: ", host}},
