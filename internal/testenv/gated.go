@@ -66,7 +66,7 @@ func Gated(transport func(http.RoundTripper) http.RoundTripper, c client.Client)
 			if err := send("5spot.finos.org/v1alpha1/namespaces/any/scheduledmachines/any/"+sub, string(body)); err != nil {
 				return err
 			}
-			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			return c.Status().Patch(ctx, obj, patch, opts...)
 		},
 	})
 }

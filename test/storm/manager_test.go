@@ -123,6 +123,11 @@ func (m *manager) Now() time.Time { return m.w.now.Add(m.ahead) }
 // Since implements clock.PassiveClock.
 func (m *manager) Since(t time.Time) time.Duration { return m.Now().Sub(t) }
 
+// hourAgo is a manager's clock an hour ago.
+type hourAgo struct{ *manager }
+
+func (c hourAgo) Now() time.Time { return c.manager.Now().Add(-time.Hour) }
+
 // settingUp is locked while a manager is set up, because the registries are global.
 var settingUp sync.Mutex
 
@@ -146,11 +151,11 @@ func (m *manager) setUp() error {
 	case "wipe guard":
 		planner.WipeGuard = false
 	case "warm-up": // Without warm-up, a new manager takes the first state for a long-known one.
-		if w.planner != nil {
-			w.planner.Clock, w.planner.APIClock, w.planner.Actuate, w.planner.Reader, w.planner.Live = m, m.apiClock, write, cached, live
-			planner = w.planner
+		planner.Clock = hourAgo{m}
+		if _, err := planner.Reconcile(context.Background(), ctrl.Request{}); err != nil {
+			return err
 		}
-		w.planner = planner
+		planner.Clock = m
 	case "machine hook's question":
 		hookFilter = "another manager" // The planner does not plan these machines, and no label keeps the hooks from it.
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -76,9 +75,8 @@ type world struct {
 	// size is the initial number of ScheduledMachines, in so many Clusters.
 	size, clusters int
 
-	// cut is the rail that is cut. planner is then the planner that survives managers.
-	cut     string
-	planner *departure.Reconciler
+	// cut is the rail that is cut.
+	cut string
 	// paused is the actuation pause of managers that start.
 	paused bool
 	// apiAhead is how far the clock of the API server is ahead.
