@@ -347,25 +347,25 @@ type NodeReference struct {
 
 // HostStatus has the names of the host.
 type HostStatus struct {
-	// source is where the wanted names come from: the kind of the infrastructure machine, or its template.
+	// source is where names come from: the kind of the infrastructure machine, or its template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=640
 	Source string `json:"source,omitempty"`
-	// wanted are the names of the host in the spec or its template.
+	// names are the names of the host in the spec or its template.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	Wanted []HostName `json:"wanted,omitempty"`
+	Names []HostName `json:"names,omitempty"`
 	// since is when the spec began to name it. Of two that name one host, the earlier
 	// comes first.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// inUse are the names of the host of the existing machine. They differ from wanted while an edit waits for the
-	// next window.
+	// machineNames are the names of the host of the existing machine. They differ from names while an edit waits for
+	// the next window.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	InUse []HostName `json:"inUse,omitempty"`
+	MachineNames []HostName `json:"machineNames,omitempty"`
 }
 
 // ScheduledMachineStatus is what is. Everything in it is true in every phase: a

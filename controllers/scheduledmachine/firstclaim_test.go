@@ -185,7 +185,7 @@ func TestATemplateKeepsItsHost(t *testing.T) {
 	const kind = "GenericInfrastructureMachine"
 	want := &v1alpha1.HostStatus{
 		Source: "template " + kind + "Template.infrastructure.cluster.x-k8s.io/desk", Since: since,
-		Wanted: []v1alpha1.HostName{{Kind: "address", Scope: kind + ".infrastructure.cluster.x-k8s.io", Value: "kept.test:22"}},
+		Names: []v1alpha1.HostName{{Kind: "address", Scope: kind + ".infrastructure.cluster.x-k8s.io", Value: "kept.test:22"}},
 	}
 	if diff := cmp.Diff(want, cloned.sm.Status.Host); diff != "" {
 		t.Fatalf("-want, +got:\n%s", diff)

@@ -70,7 +70,7 @@ func hostNamed(sm *v1alpha1.ScheduledMachine, since time.Time) *v1alpha1.HostSta
 	kind := sm.Spec.InfrastructureSpec.Kind + ".infrastructure.cluster.x-k8s.io"
 	return &v1alpha1.HostStatus{
 		Source: "kind " + kind, Since: new(metav1.NewTime(since)),
-		Wanted: []v1alpha1.HostName{{Kind: "address", Scope: kind, Value: "192.0.2.42:22"}},
+		Names: []v1alpha1.HostName{{Kind: "address", Scope: kind, Value: "192.0.2.42:22"}},
 	}
 }
 
@@ -132,7 +132,7 @@ func TestAClaimThatBecomesKnownLater(t *testing.T) {
 	if st := a.sm.Status; st.ProviderID != "remote://same" {
 		t.Fatalf("it was the first, and the only one: %+v", st)
 	}
-	if st := b.sm.Status; st.ProviderID != "" || !slices.Contains(st.Host.InUse, v1alpha1.HostName{Kind: "providerID", Scope: b.sm.Namespace, Value: "remote://same"}) {
+	if st := b.sm.Status; st.ProviderID != "" || !slices.Contains(st.Host.MachineNames, v1alpha1.HostName{Kind: "providerID", Scope: b.sm.Namespace, Value: "remote://same"}) {
 		t.Fatalf("it is another's, and both are to know: %+v", st)
 	}
 	a.settle()
@@ -330,7 +330,7 @@ func TestAChangeWakesWhomItConcerns(t *testing.T) {
 	}
 	runs := changed("x1")
 	runs.Status.MachineRef = &v1alpha1.ChildReference{Name: "box3-machine"}
-	runs.Status.Host.InUse = runs.Status.Host.Wanted
+	runs.Status.Host.MachineNames = runs.Status.Host.Names
 	runs.Status.InfrastructureRef = &v1alpha1.ChildReference{APIVersion: c.sm.Spec.InfrastructureSpec.APIVersion, Kind: c.sm.Spec.InfrastructureSpec.Kind}
 	wakes(runs, "box", "box2")
 	asked := changed("x2")

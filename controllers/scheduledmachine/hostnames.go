@@ -64,7 +64,7 @@ func claimOf(sm *v1alpha1.ScheduledMachine, wanted []hosts.ID) hosts.Claim {
 func wantedNames(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	if cloned(sm) {
 		if h := sm.Status.Host; h != nil && h.Source == source(sm) {
-			return idsOf(h.Wanted)
+			return idsOf(h.Names)
 		}
 		return nil
 	}
@@ -88,7 +88,7 @@ func namesInUse(sm *v1alpha1.ScheduledMachine) []hosts.ID {
 	if sm.Status.Host == nil {
 		return nil
 	}
-	return idsOf(sm.Status.Host.InUse)
+	return idsOf(sm.Status.Host.MachineNames)
 }
 
 // namesInObject returns the names of the host in an infrastructure machine.
@@ -204,7 +204,7 @@ func withoutProviderIDs(ids []hosts.ID) []hosts.ID {
 func since(sm *v1alpha1.ScheduledMachine, wanted []hosts.ID) time.Time {
 	st := sm.Status
 	known := func(id hosts.ID) bool {
-		return cloned(sm) && id.Kind == hosts.ProviderID || slices.Contains(st.Host.Wanted, v1alpha1.HostName(id))
+		return cloned(sm) && id.Kind == hosts.ProviderID || slices.Contains(st.Host.Names, v1alpha1.HostName(id))
 	}
 	switch {
 	case st.Host == nil && st.ObservedGeneration == 0 && sm.Generation <= 1 && !cloned(sm): // Also if its status was lost, as in clusterctl move.

@@ -161,8 +161,8 @@ const maxStatusNames = 8
 // reportHost writes the names of the host, and since when the spec names it.
 func (s *scope) reportHost(now time.Time) {
 	mine, others := s.host.mine, s.host.others
-	h := v1alpha1.HostStatus{Wanted: hostNames(mine.Wants, maxStatusNames), InUse: hostNames(s.namesInUse(), maxStatusNames)}
-	if len(h.Wanted) > 0 {
+	h := v1alpha1.HostStatus{Names: hostNames(mine.Wants, maxStatusNames), MachineNames: hostNames(s.namesInUse(), maxStatusNames)}
+	if len(h.Names) > 0 {
 		since := mine.Since
 		if since.IsZero() {
 			since = hosts.After(mine, others, now)
@@ -170,7 +170,7 @@ func (s *scope) reportHost(now time.Time) {
 		h.Source, h.Since = source(s.scheduled), new(metav1.NewTime(since.UTC().Truncate(time.Second)))
 	}
 	s.scheduled.Status.Host = nil
-	if len(h.Wanted) > 0 || len(h.InUse) > 0 {
+	if len(h.Names) > 0 || len(h.MachineNames) > 0 {
 		s.scheduled.Status.Host = &h
 	}
 }

@@ -133,7 +133,7 @@ func TestAnUnobservedEditKeepsThePlace(t *testing.T) {
 	}{
 		"OfItsSchedule": {inTheEvening, []string{"0000"}},
 		"OfItsHost": {func(sm *v1alpha1.ScheduledMachine) {
-			sm.Status.Host.Wanted[0].Value = "192.0.2.77:22" // The status has the host from before the edit.
+			sm.Status.Host.Names[0].Value = "192.0.2.77:22" // The status has the host from before the edit.
 		}, []string{"0001", "0000"}},
 	} {
 		c := newCopies(3, 10, func(sm *v1alpha1.ScheduledMachine) {
@@ -152,7 +152,7 @@ func TestAnUnobservedEditKeepsThePlace(t *testing.T) {
 func TestImagesAreNotListed(t *testing.T) {
 	image := func(sm *v1alpha1.ScheduledMachine) {
 		on(`{}`)(sm)
-		sm.Status.Host = &v1alpha1.HostStatus{InUse: []v1alpha1.HostName{
+		sm.Status.Host = &v1alpha1.HostStatus{MachineNames: []v1alpha1.HostName{
 			{Kind: "nodeName", Value: sm.Name}, {Kind: "machineID", Value: "0123456789abcdef0123456789abcdef"},
 		}}
 	}
