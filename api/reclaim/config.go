@@ -60,10 +60,18 @@ func (c Config) Text() string {
 
 // Adds reports whether c has a pattern that a text of another Config lacks.
 func (c Config) Adds(text string) bool {
+	var had []string
+	for at := strings.IndexByte(text, '"'); at >= 0; at = strings.IndexByte(text, '"') {
+		s, err := strconv.QuotedPrefix(text[at:]) // Go reads all strings that writeString writes.
+		if err != nil {
+			break
+		}
+		had, text = append(had, s), text[at+len(s):]
+	}
 	return slices.ContainsFunc(slices.Concat(c.MatchCommands, c.MatchArgvSubstrings), func(pattern string) bool {
 		var b strings.Builder
 		writeString(&b, pattern)
-		return !strings.Contains(text, b.String())
+		return !slices.Contains(had, b.String())
 	})
 }
 

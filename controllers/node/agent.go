@@ -38,9 +38,6 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) error {
 	if err != nil {
 		return workload.IgnoreNotConnected(err) // A new connection triggers a reconcile.
 	}
-	if now, err := r.stage(ctx, s); !now {
-		return err
-	}
 	if err = r.writeConfigMap(ctx, s, remote.For(s.intent("AgentConfig"))); err == nil {
 		err = s.label(ctx, remote.For(s.intent("AgentLabel")))
 	}
@@ -72,13 +69,21 @@ func (s *scope) installation() *metav1.Condition {
 	return conditions.Get(s.cluster, v1alpha1.ReclaimAgentInstalledCondition)
 }
 
-// writeConfigMap creates or corrects the ConfigMap, unless it belongs to another writer.
+// writeConfigMap creates or corrects the ConfigMap, unless it belongs to another writer. A rollout delays only more
+// programs in an existing one: a new agent and the labels do not wait.
 func (r *Reconciler) writeConfigMap(ctx context.Context, s *scope, write actuate.Action) error {
 	if cm := s.configMap; cm != nil {
 		if installed.PresenceOf(cm, s.key) == installed.Foreign {
 			return installed.ForeignError("ConfigMap", cm.Name)
 		}
-		return write.PatchLocked(ctx, s.filled(cm), cm)
+		if err := r.stage(ctx, s); err != nil {
+			return err
+		}
+		wanted := s.filled(cm)
+		if s.staged {
+			wanted.Data = cm.Data
+		}
+		return write.PatchLocked(ctx, wanted, cm)
 	}
 	cm := s.filled(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: reclaimapi.Namespace, Name: reclaimapi.ConfigMapName(s.node.Name)}})
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cm)

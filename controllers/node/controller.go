@@ -67,8 +67,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Lead is how long before its end a window is announced on the Node; zero disables the announcement.
 	Lead time.Duration
-	// RolloutFraction is the part of the agents that may get additional programs within departure.Window; zero is no
-	// limit.
+	// RolloutFraction is the part of the agents, of a Cluster and of all Clusters, that may get additional programs within
+	// departure.Window; zero is no limit.
 	RolloutFraction departure.Fraction
 
 	rollout                 rollout

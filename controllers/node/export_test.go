@@ -3,9 +3,11 @@
 package node
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -39,5 +41,24 @@ func Collector(reader client.Reader, elected <-chan struct{}) prometheus.Collect
 	return collector{reader, elected}
 }
 
-// TakeRollout has another agent get additional programs.
-func (r *Reconciler) TakeRollout(now time.Time) { r.rollout.start(1, now) }
+// TakeRollout has n other agents of a Cluster get additional programs.
+func (r *Reconciler) TakeRollout(cluster client.ObjectKey, n int) {
+	if r.rollout.changes == nil {
+		r.rollout.changes = map[ctrl.Request]change{}
+	}
+	for range n {
+		other := client.ObjectKey{Name: strconv.Itoa(len(r.rollout.changes))}
+		r.rollout.changes[ctrl.Request{NamespacedName: other}] = change{cluster, r.Clock.Now()}
+	}
+}
+
+// ProgramsAdded returns when an agent got additional programs.
+func (r *Reconciler) ProgramsAdded(sm client.ObjectKey) time.Time {
+	return r.rollout.changes[ctrl.Request{NamespacedName: sm}].at
+}
+
+// WithWatchFilter sets the watch filter, like SetupWithManager.
+func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
+	r.watchFilter = filter
+	return r
+}
