@@ -66,7 +66,6 @@ func TestAMachineThatLeavesIsCordonedByUs(t *testing.T) {
 	})
 }
 
-// TestAPlaceWaitsForItsNode: a machine leaves, and comes back the next day.
 // TestOurCordonOfALeavingMachineStays checks that a Machine cache that lags behind the departure record does not undo
 // the cordon of the eviction step.
 func TestOurCordonOfALeavingMachineStays(t *testing.T) {
@@ -89,6 +88,7 @@ func TestOurCordonOfALeavingMachineStays(t *testing.T) {
 	})
 }
 
+// TestAPlaceWaitsForItsNode: a machine leaves, and comes back the next day.
 func TestAPlaceWaitsForItsNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
