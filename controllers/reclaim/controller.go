@@ -106,8 +106,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.end(req, s, step, err)
 }
 
-// hold returns how long a step is delayed: after a conflict, and Disarm also while other owners wait, because it only
-// records.
+// hold returns how long a step is delayed: after a conflict, and DisableSchedule also while other owners wait, because
+// it only records.
 func (r *Reconciler) hold(req ctrl.Request, s *scope, step lifecycle.Step) time.Duration {
 	now := r.Clock.Now()
 	wait := r.conflicts(step).Hold(req, s.machineVersion(), now)
