@@ -157,6 +157,9 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	who := urgencyOf(s, step)
 	r.backoff.note(req, who)
 	result, err := r.conflicts(step).Meet(req, r.Clock.Now(), actErr)
+	if errors.Join(actErr, s.unread, s.unseen) == nil {
+		r.nodeWrites.Forget(req) // The Node needs no write any more, so earlier conflicts do not count.
+	}
 	switch {
 	case actuate.IsSuppressed(actErr):
 		r.reportSuppressed(req, s, step)

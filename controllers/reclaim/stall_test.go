@@ -170,6 +170,34 @@ func TestAReleasedScheduledMachineIsNoStall(t *testing.T) {
 	}
 }
 
+// TestConflictsOfANodeEndWithItsRequest covers many conflicts while a served request is cleared. The request is then
+// removed by another party, and comes back.
+func TestConflictsOfANodeEndWithItsRequest(t *testing.T) {
+	w := newWorld(t)
+	w.annotate("true")
+	served := v1alpha1.ReclaimRecord{Node: w.node.Name, NodeUID: w.node.UID, RequestedAt: w.node.Annotations[reclaimapi.RequestedAtAnnotation]}
+	w.Edit(w.sm, func() {
+		metav1.SetMetaDataAnnotation(&w.sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, served.String())
+	})
+	w.refuse("patch Node", func() error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("not now"))
+	})
+	for i := range 6 {
+		if next, err := w.reconcile(); err != nil || next.RequeueAfter <= 0 {
+			t.Fatalf("conflict %d: %v, %v", i+1, next, err)
+		}
+		w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
+	}
+	w.Edit(w.node, func() { w.node.Annotations = nil })
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	w.annotate("true")
+	if next, err := w.reconcile(); err != nil || next.RequeueAfter != wake.QuietRetry {
+		t.Errorf("the earlier conflicts still count: %v, %v", next, err)
+	}
+}
+
 // TestAConflictOfANodeDelaysNoOwner covers a webhook of the workload cluster that answers 409 while a served request
 // is cleared. Meanwhile a person gives the machine back.
 func TestAConflictOfANodeDelaysNoOwner(t *testing.T) {
