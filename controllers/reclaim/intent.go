@@ -46,7 +46,7 @@ func (r *Reconciler) nodeIntent(s *scope, step lifecycle.Step) actuate.Intent {
 // Node or on the ScheduledMachine.
 func (r *Reconciler) permit(ctx context.Context, s *scope, step lifecycle.Step) error {
 	if m := s.children.Machine; m != nil && (step == lifecycle.RecordRequest || step == lifecycle.Eject) {
-		return r.ejection(s).Permit(ctx, m)
+		return r.ejection(s).Permit(ctx, "deleting", m)
 	}
 	return nil
 }

@@ -5,8 +5,10 @@ package detach_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -207,6 +209,12 @@ func TestNothingIsToldWhileActuationIsPaused(t *testing.T) {
 				}
 				if len(w.writes) != before || w.edge.writes != told {
 					t.Errorf("wrote %v, told %d times", w.writes[before:], w.edge.writes-told)
+				}
+				logged := ""
+				log := funcr.New(func(_, line string) { logged += line + "\n" }, funcr.Options{})
+				_, err := w.lbs.Reconcile(ctrl.LoggerInto(w.Context(), log), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: "edge"}})
+				if w.allow(err); !strings.Contains(logged, "calling LoadBalancer") || strings.Contains(logged, "deleting") {
+					t.Errorf("the log does not name the suppressed call:\n%s", logged)
 				}
 			})
 		})
