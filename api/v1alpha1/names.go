@@ -234,7 +234,7 @@ const (
 	// ExtensionsDoneReason means that no step and no extension holds the deletion.
 	ExtensionsDoneReason = "ExtensionsDone"
 	// NotWaitedForReason means that the deletion goes on although a step or an extension missed its
-	// deadline, or failed and is ignored; the message names it.
+	// deadline, or failed and is ignored, or the Node does not answer; the message names it.
 	NotWaitedForReason = "NotWaitedFor"
 )
 
