@@ -234,7 +234,7 @@ const (
 	// ExtensionsDoneReason means that no step and no extension holds the deletion.
 	ExtensionsDoneReason = "ExtensionsDone"
 	// NotWaitedForReason means that the deletion goes on although a step or an extension missed its
-	// deadline, or failed and is ignored; the message names it.
+	// deadline, or failed and is ignored, or the Node does not answer; the message names it.
 	NotWaitedForReason = "NotWaitedFor"
 )
 
@@ -423,7 +423,8 @@ const (
 	// until it succeeds.
 	EmergencyReclaimStalledEvent = "EmergencyReclaimStalled"
 	// EmergencySuppressedEvent is the Warning when an owner requests a machine while actuation
-	// is paused: the request waits until the pause ends.
+	// is paused, or when the pause starts before the reclaim is complete: the next step waits
+	// until the pause ends.
 	EmergencySuppressedEvent = "EmergencySuppressed"
 	// ReclaimAgentBlockedEvent is the Warning on a Cluster in which a foreign object has the name
 	// of one that the reclaim agent needs, or another program changes such an object each time

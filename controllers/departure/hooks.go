@@ -120,7 +120,7 @@ func (r *HookReconciler) act(ctx context.Context, s *scope, next nextAction) (ag
 		r.cancelCalls(s.machine.UID)
 	}
 	if next != noAction {
-		if err := r.action(s).Permit(ctx, s.machine); err != nil {
+		if err := r.action(s).Permit(ctx, "releasing", s.machine); err != nil {
 			return time.Time{}, err
 		}
 		if !r.mayStart(s, r.Clock.Now()) {

@@ -34,7 +34,7 @@ type Facts struct {
 	// Staged reports that the agent gets the programs later, because many agents get new ones.
 	Staged bool
 	// Pod reports that the agent has a pod on the Node, Running that its container runs, Ready that the pod is Ready.
-	// Trouble is why it is not Ready.
+	// NotReadyReason is why it is not Ready.
 	Pod, Running, Ready bool
 	NotReadyReason      string
 	// AgentState is the agent's state annotation on the Node.

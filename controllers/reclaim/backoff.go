@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // firstRetry and maxOwnerRetry bound the back-off while an owner waits for the failed step. The low maximum limits the
@@ -61,6 +62,13 @@ func newReclaimBackoff(slow workqueue.TypedRateLimiter[ctrl.Request]) reclaimBac
 		fast: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, maxOwnerRetry),
 		slow: slow, urgency: &sync.Map{},
 	}
+}
+
+// setBackoffs sets all back-offs, and returns the rate limiter of the queue. Steps of the owner that cause conflicts
+// have the same maximum as steps that fail.
+func (r *Reconciler) setBackoffs() workqueue.TypedRateLimiter[ctrl.Request] {
+	r.fresh.MaxBackoff, r.nodeWrites.MaxBackoff, r.backoff = maxOwnerRetry, maxNodeRetry, newReclaimBackoff(wake.Backoff())
+	return r.backoff
 }
 
 // note records the urgency of the next try.

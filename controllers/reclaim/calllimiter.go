@@ -28,12 +28,13 @@ var errCallLimit = errors.New("too many requests are waiting for an answer")
 type callLimiter struct {
 	mu  sync.Mutex
 	all int
-	// whose counts the calls per target: a provider kind, or the Nodes of one workload cluster.
+	// byTarget counts the calls per target: a provider kind, or the Nodes of one workload cluster. at has the calls of
+	// each callKey.
 	byTarget map[string]int
 	at       map[callKey]progress
 }
 
-// callKey is a kind of call (what) and its target (whose).
+// callKey is a kind of call and its target.
 type callKey struct{ kind, target string }
 
 // progress has the number of running calls, and whether the latest finished call failed.

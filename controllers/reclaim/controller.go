@@ -106,8 +106,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.end(req, s, step, err)
 }
 
-// hold returns how long a step is delayed: after a conflict, and Disarm also while other owners wait, because it only
-// records.
+// hold returns how long a step is delayed: after a conflict, and DisableSchedule also while other owners wait, because
+// it only records.
 func (r *Reconciler) hold(req ctrl.Request, s *scope, step lifecycle.Step) time.Duration {
 	now := r.Clock.Now()
 	wait := r.conflicts(step).Hold(req, s.machineVersion(), now)
@@ -157,6 +157,9 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	who := urgencyOf(s, step)
 	r.backoff.note(req, who)
 	result, err := r.conflicts(step).Meet(req, r.Clock.Now(), actErr)
+	if errors.Join(actErr, s.unread, s.unseen) == nil {
+		r.nodeWrites.Forget(req) // The Node needs no write any more, so earlier conflicts do not count.
+	}
 	switch {
 	case actuate.IsSuppressed(actErr):
 		r.reportSuppressed(req, s, step)

@@ -9,8 +9,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // The functions under test.
@@ -32,8 +30,7 @@ func (r *Reconciler) WithoutWatches() *Reconciler {
 
 // RateLimiter sets and returns the rate limiter of the controller.
 func (r *Reconciler) RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
-	r.fresh.MaxBackoff, r.nodeWrites.MaxBackoff, r.backoff = maxNodeRetry, maxNodeRetry, newReclaimBackoff(wake.Backoff())
-	return r.backoff
+	return r.setBackoffs()
 }
 
 // RetriedAfter returns the back-off of an object that has failed.

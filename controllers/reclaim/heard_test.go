@@ -14,9 +14,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestDisarmTurnsTheScheduleOffWhateverTheCacheShows covers a schedule that is disabled when the owner's request
+// TestDisableScheduleTurnsItOffWhateverTheCacheShows covers a schedule that is disabled when the owner's request
 // arrives. It is enabled while the cache is stale.
-func TestDisarmTurnsTheScheduleOffWhateverTheCacheShows(t *testing.T) {
+func TestDisableScheduleTurnsItOffWhateverTheCacheShows(t *testing.T) {
 	w := newWorld(t)
 	w.Edit(w.sm, func() { w.sm.Spec.Schedule.Enabled = new(false) })
 	w.annotate("true")

@@ -46,21 +46,35 @@ func (r *Reconciler) nodeIntent(s *scope, step lifecycle.Step) actuate.Intent {
 // Node or on the ScheduledMachine.
 func (r *Reconciler) permit(ctx context.Context, s *scope, step lifecycle.Step) error {
 	if m := s.children.Machine; m != nil && (step == lifecycle.RecordRequest || step == lifecycle.Eject) {
-		return r.ejection(s).Permit(ctx, m)
+		return r.ejection(s).Permit(ctx, "deleting", m)
 	}
 	return nil
 }
 
-// pausedNote is the message for an owner's request during a pause.
-const pausedNote = "actuation is paused in the manager: nothing is carried out, and this machine is given back first when the pause ends"
+// pausedNote returns the message for a step that a pause suppresses, empty for a step for which no owner waits.
+func pausedNote(step lifecycle.Step) string {
+	const paused = "actuation is paused in the manager: "
+	switch step {
+	case lifecycle.RecordRequest, lifecycle.Eject:
+		return paused + "nothing is carried out, and this machine is given back first when the pause ends"
+	case lifecycle.RestoreRequest:
+		return paused + "the request was removed from the ScheduledMachine, and is recorded again only if the Machine still exists when the pause ends. " +
+			"Set spec.schedule.enabled to false to keep the machine from joining again"
+	case lifecycle.DisableSchedule:
+		return paused + "the Machine is gone, and the schedule is turned off when the pause ends"
+	default:
+		return ""
+	}
+}
 
-// reportSuppressed records an Event, once per request: the reclaim waits because actuation is paused.
+// reportSuppressed records an Event, once per message: the reclaim waits because actuation is paused.
 func (r *Reconciler) reportSuppressed(req ctrl.Request, s *scope, step lifecycle.Step) {
-	if !r.Actuate.ActuationPaused() || step != lifecycle.RecordRequest && step != lifecycle.Eject {
+	note := pausedNote(step)
+	if note == "" || !r.Actuate.ActuationPaused() {
 		return
 	}
-	if r.ReclaimTracker.RecordStuck(req, "because of a pause", pausedNote) {
+	if r.ReclaimTracker.RecordStuck(req, note, note) {
 		r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencySuppressedEvent, "EmergencyReclaim",
-			"The owner wants the machine, but %s", pausedNote)
+			"The owner wants the machine, but %s", note)
 	}
 }

@@ -115,9 +115,41 @@ func TestAMachineThatTheCacheDoesNotShow(t *testing.T) {
 	}
 }
 
+// suppresses reconciles while actuation is paused. No write follows, and one Event has the text.
+func (w *world) suppresses(text string) {
+	w.Helper()
+	for range 3 {
+		if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {
+			w.Errorf("it is tried again: %v, %v", res, err)
+		}
+	}
+	notes := w.events()
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.EmergencySuppressedEvent+" ") || !strings.Contains(notes[0], text) || len(w.Writes) > 0 {
+		w.Errorf("Events %q, sent %v", notes, w.Writes)
+	}
+}
+
+// TestAPauseIsReportedWhileARequestIsLost pauses after the deletion of the Machine. A tool then removes the request from
+// the ScheduledMachine.
+func TestAPauseIsReportedWhileARequestIsLost(t *testing.T) {
+	w := newWorld(t)
+	w.rush = &wake.ReclaimTracker{}
+	w.askAsPerson()
+	w.settle()
+	w.Edit(w.sm, func() { delete(w.sm.Annotations, v1alpha1.EmergencyReclaimAnnotation) })
+	w.Writes = nil
+	gate := &actuate.Gate{Paused: true}
+	c := testenv.Gated(gate.Transport, w.Recorded(interceptor.Funcs{}))
+	w.r = w.reconciler(c)
+	w.r.Actuate = actuate.NewGated(gate, c)
+	w.events()
+	w.suppresses("the request was removed from the ScheduledMachine")
+}
+
 // TestAReclaimStopsWhereThePauseBegins pauses after the deletion of the Machine.
 func TestAReclaimStopsWhereThePauseBegins(t *testing.T) {
 	w, out := newWorld(t), &bytes.Buffer{}
+	w.rush = &wake.ReclaimTracker{}
 	w.annotate("true")
 	w.settle()
 	w.gone()
@@ -127,12 +159,8 @@ func TestAReclaimStopsWhereThePauseBegins(t *testing.T) {
 	w.r = w.reconciler(c)
 	w.r.Actuate = actuate.NewGated(gate, c)
 	w.events()
-	for range 3 {
-		if res, err := w.reconcile(); err != nil || res.RequeueAfter > 0 {
-			t.Errorf("it is tried again: %v, %v", res, err)
-		}
-	}
-	if w.Read(w.sm); len(w.Writes) > 0 || !w.sm.ScheduleEnabled() || !w.sm.BeingReclaimed() || len(w.events()) > 0 {
+	w.suppresses("the schedule is turned off when the pause ends")
+	if w.Read(w.sm); !w.sm.ScheduleEnabled() || !w.sm.BeingReclaimed() {
 		t.Errorf("sent %v", w.Writes)
 	}
 	w.settle()

@@ -31,8 +31,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterInde
 	log := mgr.GetLogger().WithValues("controller", "reclaim")
 	mapper := mapper{wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}}
 	r.watchFilter = watchFilter
-	r.fresh.MaxBackoff, r.nodeWrites.MaxBackoff, r.backoff = maxNodeRetry, maxNodeRetry, newReclaimBackoff(wake.Backoff())
-	opts.RateLimiter = r.backoff
+	opts.RateLimiter = r.setBackoffs()
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("reclaim").
 		Watches(&v1alpha1.ScheduledMachine{}, wake.PrioritizeUrgent(&handler.EnqueueRequestForObject{}, hasOwnerRequest), builder.WithPredicates(

@@ -90,21 +90,21 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 			t.Fatalf("a late cache is no news: %s", w.stalled())
 		}
 	}
-	// 50 ms, doubled up to 15 s, gives 9 tries in the first 13 s.
+	// 50 ms, doubled up to 1 s, gives 6 tries in the first 2 s, and then one a second.
 	tries := 0
 	for _, write := range w.Writes {
 		if write == "patch Machine" {
 			tries++
 		}
 	}
-	if tries < 10 || tries > 13 {
+	if tries < 55 || tries > 65 {
 		t.Errorf("%d tries in a minute: %v", tries, w.Writes)
 	}
 	if !strings.Contains(w.stalled(), "not now") {
 		t.Errorf("nobody hears of a conflict that lasts: %q", w.stalled())
 	}
 	w.Fail = nil
-	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
 	w.resync()
 	if w.machine().DeletionTimestamp.IsZero() || w.stalled() != "" {
 		t.Errorf("it does not get on: %q", w.stalled())
@@ -167,6 +167,34 @@ func TestAReleasedScheduledMachineIsNoStall(t *testing.T) {
 	}
 	if after, _ := measured(t); after["gone"]-before["gone"] != 1 {
 		t.Errorf("the end of the reclaim is measured %d times", after["gone"]-before["gone"])
+	}
+}
+
+// TestConflictsOfANodeEndWithItsRequest covers many conflicts while a served request is cleared. The request is then
+// removed by another party, and comes back.
+func TestConflictsOfANodeEndWithItsRequest(t *testing.T) {
+	w := newWorld(t)
+	w.annotate("true")
+	served := v1alpha1.ReclaimRecord{Node: w.node.Name, NodeUID: w.node.UID, RequestedAt: w.node.Annotations[reclaimapi.RequestedAtAnnotation]}
+	w.Edit(w.sm, func() {
+		metav1.SetMetaDataAnnotation(&w.sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, served.String())
+	})
+	w.refuse("patch Node", func() error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("not now"))
+	})
+	for i := range 6 {
+		if next, err := w.reconcile(); err != nil || next.RequeueAfter <= 0 {
+			t.Fatalf("conflict %d: %v, %v", i+1, next, err)
+		}
+		w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
+	}
+	w.Edit(w.node, func() { w.node.Annotations = nil })
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	w.annotate("true")
+	if next, err := w.reconcile(); err != nil || next.RequeueAfter != wake.QuietRetry {
+		t.Errorf("the earlier conflicts still count: %v, %v", next, err)
 	}
 }
 

@@ -25,10 +25,11 @@ func (s *scope) reportPaused(reason lifecycle.Reason) string {
 	return withDetail(pausedMessage+"; otherwise", underway[reason])
 }
 
-// heldByPause reports whether the machine would leave now without the pause.
+// heldByPause reports whether the machine would leave now without the pause. Without a Machine, package reclaim only
+// turns the schedule off.
 func (s *scope) heldByPause(d lifecycle.Decision, actErr error) bool {
 	departs := d.Action == lifecycle.Depart || d.Action == lifecycle.Remove
-	return s.heldElsewhere() || departs && actuate.IsSuppressed(actErr)
+	return s.children.Machine != nil && s.heldElsewhere() || departs && actuate.IsSuppressed(actErr)
 }
 
 // heldElsewhere reports whether the pause suppresses an action of another controller: an owner's reclaim has stalled,

@@ -119,6 +119,20 @@ func TestNothingIsCarriedOut(t *testing.T) {
 			},
 			"", v1alpha1.ActuationPausedReason, true, "",
 		},
+		"OwnerHasIt": {
+			"The Machine is gone, and package reclaim turns the schedule off after the pause.", true,
+			func(w *world) {
+				w.edit(func(sm *v1alpha1.ScheduledMachine) {
+					metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, v1alpha1.PersonsRequest("", "", w.clock.Now()).String())
+				})
+				m, _ := w.machine()
+				w.Must(w.Client.Delete(w.Context(), m))
+				w.letGo(m)
+				w.r.ReclaimTracker = &wake.ReclaimTracker{}
+				w.r.ReclaimTracker.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "because of a pause", "held")
+			},
+			"", v1alpha1.ActuationPausedReason, false, "",
+		},
 		"Nothing": {
 			"What is settled is not touched.", true, func(*world) {},
 			"", v1alpha1.MachineRunningReason, false, "",

@@ -514,7 +514,7 @@ func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, act plan.
 	if len(memberships) == 0 {
 		return nil
 	}
-	if err := r.Actuate.For(r.intent(o, string(act))).Permit(ctx, o.lb); err != nil {
+	if err := r.Actuate.For(r.intent(o, string(act))).Permit(ctx, "calling", o.lb); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

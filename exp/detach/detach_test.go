@@ -5,8 +5,10 @@ package detach_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -66,7 +68,6 @@ func TestAMachineThatLeavesIsCordonedByUs(t *testing.T) {
 	})
 }
 
-// TestAPlaceWaitsForItsNode: a machine leaves, and comes back the next day.
 // TestOurCordonOfALeavingMachineStays checks that a Machine cache that lags behind the departure record does not undo
 // the cordon of the eviction step.
 func TestOurCordonOfALeavingMachineStays(t *testing.T) {
@@ -89,6 +90,7 @@ func TestOurCordonOfALeavingMachineStays(t *testing.T) {
 	})
 }
 
+// TestAPlaceWaitsForItsNode: a machine leaves, and comes back the next day.
 func TestAPlaceWaitsForItsNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
@@ -207,6 +209,12 @@ func TestNothingIsToldWhileActuationIsPaused(t *testing.T) {
 				}
 				if len(w.writes) != before || w.edge.writes != told {
 					t.Errorf("wrote %v, told %d times", w.writes[before:], w.edge.writes-told)
+				}
+				logged := ""
+				log := funcr.New(func(_, line string) { logged += line + "\n" }, funcr.Options{})
+				_, err := w.lbs.Reconcile(ctrl.LoggerInto(w.Context(), log), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: "edge"}})
+				if w.allow(err); !strings.Contains(logged, "calling LoadBalancer") || strings.Contains(logged, "deleting") {
+					t.Errorf("the log does not name the suppressed call:\n%s", logged)
 				}
 			})
 		})

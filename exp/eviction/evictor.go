@@ -198,7 +198,7 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 			}
 		}
 	}
-	resp.Decision = verdict.Changing(resp.Policy.facts()) // Nothing was written in the last round.
+	resp.Decision = verdict.Changing(resp.Policy.facts()) // The last round may have written a request, but no mark.
 	return resp, nil
 }
 

@@ -134,10 +134,11 @@ func text(key client.ObjectKey) string {
 }
 
 // Permit returns an error that IsSuppressed reports if writes are suppressed, and records the suppressed
-// action. It is for operations with other effects than writes of an Action, which check this themselves.
-func (a Action) Permit(ctx context.Context, obj client.Object) error {
+// action. doing is the action as a gerund, such as "deleting". It is for operations with other effects than
+// writes of an Action, which check this themselves.
+func (a Action) Permit(ctx context.Context, doing string, obj client.Object) error {
 	if !a.gate.Suppresses() {
 		return nil
 	}
-	return a.part(audit.Depart, "").done(ctx, "deleting", obj, a.gate.refusal())
+	return a.part(audit.Depart, "").done(ctx, doing, obj, a.gate.refusal())
 }

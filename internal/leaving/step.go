@@ -48,8 +48,8 @@ type Verdict struct {
 	// Reason is the reason of the condition ReadyToLeave while Holds is set. If Missed is set, it is the reason
 	// for which the Machine waited. It has no meaning otherwise.
 	Reason string
-	// Missed reports that the step was not done at its deadline. Failed reports that it failed and is
-	// configured to be ignored then.
+	// Missed reports that the step was not done at its deadline, or when the Node stopped answering. Failed
+	// reports that it failed and is configured to be ignored then.
 	Missed, Failed bool
 	// Note describes what the step waits for, or why the Machine does not wait. It is empty if there is
 	// neither.

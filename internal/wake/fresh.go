@@ -51,12 +51,12 @@ type Freshness struct {
 	MaxBackoff time.Duration
 
 	stale       sync.Map // ctrl.Request to replaced
-	conflicted  sync.Map // ctrl.Request to refusals
+	conflicted  sync.Map // ctrl.Request to conflicts
 	generations sync.Map // ctrl.Request to int64
 }
 
 // replaced describes a version that was replaced. A reconcile read version and last wrote last, which is empty
-// if unknown. met is how often the cache has shown an older version since then, since is when that started.
+// if unknown. checks is how often the cache has shown an older version since then, since is when that started.
 type replaced struct {
 	version, last string
 	checks        int

@@ -92,7 +92,7 @@ func (j *evaluator) updateHung() {
 	j.hanging = hanging
 }
 
-// pass scans all processes, and removes the ones that it did not find from seen.
+// scanAll scans all processes, and removes the ones that it did not find from seen.
 func (j *evaluator) scanAll(walk func(*process.Table, process.Visit) (process.WalkResult, error)) error {
 	j.round++
 	j.denied = 0

@@ -247,12 +247,12 @@ func (t *Table) readable(pid int32) bool {
 type Visit func(p *Process) (clean bool)
 
 // VisitPID visits the process pid. The error is [fs.ErrNotExist] if it has ended, which is common after an event of the
-// kernel. Look does not visit the calling process.
+// kernel. VisitPID does not visit the calling process.
 func (t *Table) VisitPID(pid int, visit Visit) error {
 	return t.visitPID(int32(pid), false, visit) //nolint:gosec // a pid fits
 }
 
-// VisitStarted is Look for a process that has just started a program. It saves one read if the process has ended.
+// VisitStarted is VisitPID for a process that has just started a program. It saves one read if the process has ended.
 func (t *Table) VisitStarted(pid int, visit Visit) error {
 	return t.visitPID(int32(pid), true, visit) //nolint:gosec // a pid fits
 }

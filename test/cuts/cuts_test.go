@@ -133,7 +133,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 		},
 		"Order": {
 			reason: "The schedule is turned off while the Machine is on its way.",
-			cut:    []edit{{"internal/lifecycle/emergency.go", "\t\treturn Await\n", "\t\treturn Disarm\n"}},
+			cut:    []edit{{"internal/lifecycle/emergency.go", "\t\treturn WaitForRemoval\n", "\t\treturn DisableSchedule\n"}},
 			leave:  ownerAsks, broken: []string{"emergency"},
 		},
 		"UID": {

@@ -20,7 +20,7 @@ func TestEmergency(t *testing.T) {
 		shows("cluster.x-k8s.io/owner-name", "office"), shows("cluster.x-k8s.io/cluster-namespace", "farm"))
 	judged(t, judge.Emergency, map[string]ruleCase{
 		"InOrder": {
-			reason:  "Remember, eject, await, disarm, clear.",
+			reason:  "Record the request, eject, wait for the removal, disable the schedule, clear.",
 			records: []judge.Record{lent, exists, remember, eject, gone, disarm, cleared},
 			judged:  3,
 		},

@@ -74,15 +74,15 @@ func TestWebhookThatIsDownDoesNotHoldUpAnEmergency(t *testing.T) {
 		reason, patch string
 		asks          bool
 	}{
-		"Remember":   {"An owner's request is remembered.", `{"metadata":{"annotations":{"5spot.finos.org/emergency-reclaim":"{}"}}}`, false},
-		"Disarm":     {"The schedule is turned off, and the request forgotten.", `{"metadata":{"annotations":{"5spot.finos.org/emergency-reclaim":null}},"spec":{"schedule":{"enabled":false}}}`, false},
-		"KillSwitch": {"A person can still pull the switch.", `{"spec":{"killSwitch":true}}`, false},
-		"Resume":     {"A machine is lent again, and nobody is warned.", `{"metadata":{"annotations":{"5spot.finos.org/reclaimed":"{}"}},"spec":{"schedule":{"enabled":true}}}`, false},
-		"Hours":      {"What the webhook judges waits for it.", `{"spec":{"schedule":{"enabled":false,"hoursOfDay":["7"]}}}`, true},
-		"NewField":   {"A field that was not there is judged.", `{"spec":{"killIfCommands":["java"]}}`, true},
-		"LostField":  {"And one that goes.", `{"spec":{"bootstrapSpec":{"spec":null}}}`, true},
-		"LostHours":  {"Also inside the schedule.", `{"spec":{"schedule":{"hoursOfDay":null}}}`, true},
-		"OtherField": {"A field that was there before.", `{"spec":{"priority":7}}`, true},
+		"RecordRequest":   {"An owner's request is remembered.", `{"metadata":{"annotations":{"5spot.finos.org/emergency-reclaim":"{}"}}}`, false},
+		"DisableSchedule": {"The schedule is turned off, and the request forgotten.", `{"metadata":{"annotations":{"5spot.finos.org/emergency-reclaim":null}},"spec":{"schedule":{"enabled":false}}}`, false},
+		"KillSwitch":      {"A person can still pull the switch.", `{"spec":{"killSwitch":true}}`, false},
+		"Resume":          {"A machine is lent again, and nobody is warned.", `{"metadata":{"annotations":{"5spot.finos.org/reclaimed":"{}"}},"spec":{"schedule":{"enabled":true}}}`, false},
+		"Hours":           {"What the webhook judges waits for it.", `{"spec":{"schedule":{"enabled":false,"hoursOfDay":["7"]}}}`, true},
+		"NewField":        {"A field that was not there is judged.", `{"spec":{"killIfCommands":["java"]}}`, true},
+		"LostField":       {"And one that goes.", `{"spec":{"bootstrapSpec":{"spec":null}}}`, true},
+		"LostHours":       {"Also inside the schedule.", `{"spec":{"schedule":{"hoursOfDay":null}}}`, true},
+		"OtherField":      {"A field that was there before.", `{"spec":{"priority":7}}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := refusal(tc.patch); (err != nil) != tc.asks {

@@ -41,9 +41,9 @@ func podEnds(set string) Trigger { return Trigger("DaemonSetPod " + set) }
 func rolled(set string) Trigger  { return Trigger("DaemonSetRoll " + set) }
 
 // replacements returns the replacements on the Node, in the order of the DaemonSets. free means that no other trigger
-// detaches the Node. A machine that leaves has none.
+// detaches the Node. A machine that leaves has none. One that awaits its departure still gets connections.
 func (n Node) replacements(r Record, free bool) (all []Replacement) {
-	if n.Machine != Stays {
+	if n.Machine >= Leaves {
 		return nil
 	}
 	for _, d := range n.DaemonSets {

@@ -32,6 +32,9 @@ func TestWhatIsDoneAboutANodeWhosePodIsReplaced(t *testing.T) {
 		return plan.Record{Exists: true, UID: "n1", Trigger: trigger, LoadBalancers: about, Replaces: r, Memberships: 1}
 	}
 	has := func(d ...plan.DaemonSet) plan.Node { return with(func(n *plan.Node) { n.DaemonSets = d }) }
+	awaits := func(d plan.DaemonSet) plan.Node {
+		return with(func(n *plan.Node) { n.DaemonSets, n.Machine = []plan.DaemonSet{d}, plan.AwaitsDeparture })
+	}
 	cordoned := func(d plan.DaemonSet) plan.Node {
 		return with(func(n *plan.Node) { n.DaemonSets, n.Unschedulable, n.Marked = []plan.DaemonSet{d}, true, true })
 	}
@@ -69,6 +72,10 @@ func TestWhatIsDoneAboutANodeWhosePodIsReplaced(t *testing.T) {
 		"Cordoned":    {"All load balancers are told, and what began is kept.", cordoned(ingress(ends)), on(ended, both, somebody), plan.Decision{Write: true, Trigger: plan.Cordoned, Replaces: somebody}},
 		"Leaves":      {"Its pods end with it.", with(func(n *plan.Node) { n.DaemonSets, n.Machine = []plan.DaemonSet{ingress(ends)}, plan.Leaves }), plan.Record{}, plan.Decision{Cordon: true, Mark: true, Write: true, Trigger: plan.Departure}},
 		"LeavesThen":  {"They do not count any more.", with(func(n *plan.Node) { n.DaemonSets, n.Machine = []plan.DaemonSet{ingress(ends)}, plan.LeavesAtOnce }), on(ended, both, somebody), plan.Decision{Write: true, Trigger: plan.Emergency}},
+		"AwaitsEnds":  {"The Node gets connections until the departure starts.", awaits(ingress(ends)), plan.Record{}, begun},
+		"AwaitsEnded": {"No other pod is Ready yet.", awaits(ingress(starts)), on(ended, both, somebody), stays},
+		"AwaitsNext":  {"The roll has selected the Node, and continues.", awaits(next), plan.Record{}, plan.Decision{Write: true, Trigger: rolled, LoadBalancers: both, Replaces: us}},
+		"AwaitsRoll":  {"The deleted pod is replaced before the Node is restored.", awaits(ingress(ends)), on(rolled, both, us), rolls},
 		"WasCordoned": {"It is out for its pod alone.", with(func(n *plan.Node) {
 			n.DaemonSets, n.Unschedulable, n.CordonedByUs, n.Marked = []plan.DaemonSet{ingress(ends)}, true, true, true
 		}), on(plan.Departure, nil, nil), plan.Decision{Uncordon: true, Unmark: true, Write: true, Trigger: ended, LoadBalancers: both, Replaces: somebody}},

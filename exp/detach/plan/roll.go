@@ -29,8 +29,8 @@ type RollNode struct {
 	Node string
 	// Detached means that the Node is detached for another reason. The roll skips it and does not wait for it.
 	Detached bool
-	// Replaces means that its pod is being replaced, since Since. Owed means that memberships must still be restored
-	// after that.
+	// Replaces means that its pod is being replaced, since Since. RestorePending means that memberships must
+	// still be restored after that.
 	Replaces, RestorePending bool
 	Since                    time.Time
 	// Pods are the pods of the DaemonSet on the Node.

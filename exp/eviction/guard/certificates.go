@@ -78,7 +78,7 @@ type certificates struct {
 	path atomic.Pointer[string]
 }
 
-// keep reconciles Secret and webhook configuration once. After an error, the caller retries.
+// reconcile updates Secret and webhook configuration once. After an error, the caller retries.
 func (c *certificates) reconcile(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if err := c.live.Get(ctx, c.secret, secret); err != nil {
@@ -194,8 +194,8 @@ func clientConfig(w *admissionregistrationv1.ValidatingWebhookConfiguration) (c 
 	return w.Webhooks[0].ClientConfig
 }
 
-// publish writes caBundle and path to the webhook configuration. It does nothing if there is none: keep runs again
-// later.
+// publish writes caBundle and path to the webhook configuration. It does nothing if there is none: reconcile runs
+// again later.
 func (c *certificates) publish(ctx context.Context, w *admissionregistrationv1.ValidatingWebhookConfiguration, authority []byte, path string) error {
 	if w == nil {
 		return nil

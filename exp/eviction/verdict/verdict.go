@@ -98,7 +98,7 @@ type Facts struct {
 	// Refused reports that the API server refused to mark the pod.
 	Refused bool
 	// Others counts the other pods of the policy in the namespace that are being moved or are ahead in the
-	// queue. An earlier pod in the queue counts while its request is QueueTTL.
+	// queue. An earlier pod in the queue counts while its request keeps its place.
 	Others int
 	// NameProtection protects new pods: for this long after its creation, a pod with the name of a moved pod is not
 	// evicted by name alone.
@@ -254,7 +254,7 @@ func (f Facts) requestMove(relocation bool) Decision {
 		}
 	case f.Policy.Most > 0 && f.Others >= f.Policy.Most:
 		return f.wait(WaitingForTurn, "its operator is moving as many other pods as the policy allows")
-	case !f.Now.Before(r.queued(f.Now).Add(QueueTTL / 2)): // It must still be QueueTTL when the mark is written.
+	case !f.Now.Before(r.queued(f.Now).Add(QueueTTL / 2)): // It must still have its place when the mark is written.
 		ask.Write = Queue
 	default:
 		ask.Write = Mark
