@@ -142,7 +142,7 @@ func (u *undo) run(ctx context.Context) error {
 		return errors.Join(u.forgetBackup(), u.printf("it is not being deleted."))
 	}
 	u.managers = u.m.ManagedFields
-	err = u.check(ctx)
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.check(ctx) }) // Controllers write to the Machine meanwhile.
 	impossible := errors.As(err, new(cannotUndo))
 	switch {
 	case err != nil && (u.dryRun || !impossible):

@@ -158,6 +158,17 @@ func TestUndoDelete(t *testing.T) {
 	}
 }
 
+// TestUndoDeleteWhileAControllerWrites has a controller write to the Machine between the read and the first check.
+func TestUndoDeleteWhileAControllerWrites(t *testing.T) {
+	t.Parallel()
+	a, dir := undoable(), t.TempDir()
+	a.rival = func(a *api) { a.touch(t, officeMachine) }
+	if got := run("", "undo-delete", "office", "--backup-dir", dir, a.serve(t)); got.Code != 0 {
+		t.Errorf("%+v", got)
+	}
+	a.wantUndone(t, dir)
+}
+
 // TestUndoDeleteContinuesAfterEachStep interrupts the command at each write, which is refused or whose response is
 // lost. The same command must then finish.
 func TestUndoDeleteContinuesAfterEachStep(t *testing.T) {
