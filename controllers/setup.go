@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/controllers/remote"
 	"sigs.k8s.io/cluster-api/util/index"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -396,7 +395,7 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 		// the label would stay connected until a restart. Two managers would connect to a Cluster whose label changes
 		// (ADR 0025).
 		ClusterFilter: func(cluster *clusterv1.Cluster) bool {
-			return o.WatchFilter == "" || labels.HasWatchLabel(cluster, o.WatchFilter)
+			return workload.MatchesFilter(o.WatchFilter, cluster)
 		},
 		Cache: clustercache.CacheOptions{
 			ByObject: byObject,

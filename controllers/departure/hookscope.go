@@ -13,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -103,7 +102,7 @@ func (r *HookReconciler) planned(s *scope) bool {
 	if s.orphaned() {
 		return true
 	}
-	return s.scheduled != nil && children.MadeByUs(s.machine) && (r.WatchFilter == "" || labels.HasWatchLabel(s.scheduled, r.WatchFilter))
+	return s.scheduled != nil && children.MadeByUs(s.machine) && workload.MatchesFilter(r.WatchFilter, s.scheduled)
 }
 
 // orphaned reports whether the Machine was made for a ScheduledMachine that does not exist any more.

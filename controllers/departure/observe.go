@@ -122,7 +122,7 @@ func (r *Reconciler) own(o *observation, m *machine) {
 func (r *Reconciler) serves(o *observation, m *machine) bool {
 	switch {
 	case m.scheduled != nil:
-		return r.WatchFilter == "" || m.scheduled.Labels[clusterv1.WatchLabel] == r.WatchFilter
+		return workload.MatchesFilter(r.WatchFilter, m.scheduled)
 	case o.cluster != nil:
 		return workload.ServedBy(r.WatchFilter, m.Machine, o.cluster)
 	default:
@@ -130,8 +130,8 @@ func (r *Reconciler) serves(o *observation, m *machine) bool {
 	}
 }
 
-// count counts the machines of an observation, and updates what the planner remembers of them. first reports that it is
-// the planner's first run for this Cluster: departures that have started then are dated by their records.
+// count counts the machines of an observation, and updates what the planner remembers of them. In the planner's first run
+// for the Cluster, departures that have started are dated by their records.
 func (c *cluster) count(o *observation, now time.Time) {
 	first := c.members == nil
 	if first {

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // A guard is the wipe quarantine of one Cluster. The zero value has no baseline.
@@ -65,7 +65,7 @@ func (r *Reconciler) active(sm *v1alpha1.ScheduledMachine, key client.ObjectKey)
 	// A gated departure keeps the machine. Its phase may already show that its Machine is deleted.
 	kept := conditions.IsTrue(sm, v1alpha1.DepartureGatedCondition)
 	return sm.Spec.ClusterName == key.Name && (sm.Status.Phase == v1alpha1.PhaseActive || kept) && sm.Status.NodeRef != nil &&
-		(r.WatchFilter == "" || labels.HasWatchLabel(sm, r.WatchFilter))
+		workload.MatchesFilter(r.WatchFilter, sm)
 }
 
 // quarantine counts the machines that would stay. held reports whether unscheduled departures are held because

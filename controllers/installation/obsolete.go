@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -95,7 +94,7 @@ func (r *Reconciler) claims(ctx context.Context, machines []v1alpha1.ScheduledMa
 		}
 		cm := reclaimapi.ConfigMapName(name)
 		claims[cm] = claim{sm, claims[cm].keep || host.NodeRejected() || installed.OnNode(sm, machine) ||
-			reclaiming || annotations.HasPaused(sm) || r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter)}
+			reclaiming || annotations.HasPaused(sm) || !workload.MatchesFilter(r.watchFilter, sm)}
 	}
 	return claims, nil
 }

@@ -27,7 +27,6 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -127,7 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.failures.Delete(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
+	if !workload.MatchesFilter(r.watchFilter, sm) {
 		return ctrl.Result{}, nil // An event of its Cluster, Machine or Node enqueued it; another manager serves it.
 	}
 	read := sm.ResourceVersion

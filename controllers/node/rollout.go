@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,7 +103,7 @@ func (r *Reconciler) countAgents(ctx context.Context) (map[client.ObjectKey]int,
 	agents := map[client.ObjectKey]int{}
 	for i := range list.Items {
 		sm := &list.Items[i]
-		if sm.Status.NodeRef != nil && installed.Uses(sm) && (r.watchFilter == "" || labels.HasWatchLabel(sm, r.watchFilter)) {
+		if sm.Status.NodeRef != nil && installed.Uses(sm) && workload.MatchesFilter(r.watchFilter, sm) {
 			agents[workload.ClusterKey(sm)]++
 			agents[allClusters]++
 		}

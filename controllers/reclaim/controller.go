@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // Reconciler carries out emergency reclaims.
@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forgetAll(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
+	if !workload.MatchesFilter(r.watchFilter, sm) {
 		return ctrl.Result{}, nil // An event of its Cluster, Machine or Node enqueued it; another manager serves it.
 	}
 	s, err := r.observe(ctx, sm)

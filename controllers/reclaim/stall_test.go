@@ -170,10 +170,9 @@ func TestAReleasedScheduledMachineIsNoStall(t *testing.T) {
 	}
 }
 
-// TestConflictsOfANodeEndWithItsRequest covers many conflicts while a served request is cleared. The request is then
-// removed by another party, and comes back.
-func TestConflictsOfANodeEndWithItsRequest(t *testing.T) {
-	w := newWorld(t)
+// conflictOfServedRequest leaves a served request on the Node, whose patches are conflicts.
+func (w *world) conflictOfServedRequest() {
+	w.Helper()
 	w.annotate("true")
 	served := v1alpha1.ReclaimRecord{Node: w.node.Name, NodeUID: w.node.UID, RequestedAt: w.node.Annotations[reclaimapi.RequestedAtAnnotation]}
 	w.Edit(w.sm, func() {
@@ -182,6 +181,13 @@ func TestConflictsOfANodeEndWithItsRequest(t *testing.T) {
 	w.refuse("patch Node", func() error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("not now"))
 	})
+}
+
+// TestConflictsOfANodeEndWithItsRequest covers many conflicts while a served request is cleared. The request is then
+// removed by another party, and comes back.
+func TestConflictsOfANodeEndWithItsRequest(t *testing.T) {
+	w := newWorld(t)
+	w.conflictOfServedRequest()
 	for i := range 6 {
 		if next, err := w.reconcile(); err != nil || next.RequeueAfter <= 0 {
 			t.Fatalf("conflict %d: %v, %v", i+1, next, err)
@@ -202,14 +208,7 @@ func TestConflictsOfANodeEndWithItsRequest(t *testing.T) {
 // is cleared. Meanwhile a person gives the machine back.
 func TestAConflictOfANodeDelaysNoOwner(t *testing.T) {
 	w := newWorld(t)
-	w.annotate("true")
-	served := v1alpha1.ReclaimRecord{Node: w.node.Name, NodeUID: w.node.UID, RequestedAt: w.node.Annotations[reclaimapi.RequestedAtAnnotation]}
-	w.Edit(w.sm, func() {
-		metav1.SetMetaDataAnnotation(&w.sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, served.String())
-	})
-	w.refuse("patch Node", func() error {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, w.node.Name, errors.New("not now"))
-	})
+	w.conflictOfServedRequest()
 	tries := func() int { return strings.Count(strings.Join(w.Writes, ","), "patch Node") }
 	for range 10 {
 		_, _ = w.reconcile()

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -21,6 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 var machineAPIVersion = clusterv1.GroupVersion.String()
@@ -387,7 +387,7 @@ func (s *scope) reachable() metav1.Condition {
 	}
 	last := conditions.Get(s.scheduled, c.Type)
 	switch {
-	case s.cluster != nil && s.filter != "" && !labels.HasWatchLabel(s.cluster, s.filter):
+	case s.cluster != nil && !workload.MatchesFilter(s.filter, s.cluster):
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ClusterNotServedReason
 		c.Message = fmt.Sprintf("Cluster %s lacks the label %s=%s: owners' requests are not seen; label the Cluster", s.cluster.Name, clusterv1.WatchLabel, s.filter)
 	case s.cluster != nil && !s.tried && last != nil && last.Reason != v1alpha1.ClusterNotServedReason:

@@ -23,7 +23,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -40,6 +39,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // Reconciler reconciles ScheduledMachines.
@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.hosts.Leave(req.String())
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.watchFilter != "" && !labels.HasWatchLabel(sm, r.watchFilter) {
+	if !workload.MatchesFilter(r.watchFilter, sm) {
 		r.hosts.Leave(req.String())
 		return ctrl.Result{}, nil // An event of its Cluster or a child enqueued it; another manager serves it.
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 var (
@@ -105,7 +105,7 @@ func (f fleet) list(ctx context.Context) ([]v1alpha1.ScheduledMachine, error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	err := f.reader.List(ctx, list, client.UnsafeDisableDeepCopy)
 	return slices.DeleteFunc(list.Items, func(sm v1alpha1.ScheduledMachine) bool {
-		return f.watchFilter != "" && !labels.HasWatchLabel(&sm, f.watchFilter)
+		return !workload.MatchesFilter(f.watchFilter, &sm)
 	}), err
 }
 

@@ -17,13 +17,13 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // staleRetry is the retry delay while the cache is stale. A cache catches up within milliseconds.
@@ -94,7 +94,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 	}
 	switch {
 	case !cluster.Spec.Topology.IsDefined(), !cluster.DeletionTimestamp.IsZero(), annotations.IsPaused(cluster, cluster),
-		r.watchFilter != "" && !labels.HasWatchLabel(cluster, r.watchFilter):
+		!workload.MatchesFilter(r.watchFilter, cluster):
 		return nil, nil
 	}
 	list := &v1alpha1.ScheduledMachineList{}

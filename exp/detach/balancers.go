@@ -21,7 +21,6 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -188,7 +187,7 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	switch {
 	case clusterGone(cluster):
 		return o, nil // The Cluster is being deleted or gone: no membership is restored.
-	case paused, r.WatchFilter != "" && !labels.HasWatchLabel(cluster, r.WatchFilter):
+	case paused, !workload.MatchesFilter(r.WatchFilter, cluster):
 		return nil, nil
 	}
 	attachments, err := attachmentsOf(ctx, r.Reader, client.ObjectKeyFromObject(cluster))

@@ -7,11 +7,11 @@ import (
 	"fmt"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // mostNamed bounds how many NodeAttachments a log line names.
@@ -55,5 +55,5 @@ func (g GateOff) serves(ctx context.Context, a *expv1.NodeAttachment) bool {
 	if err := g.Reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.ClusterName}, cluster); err != nil {
 		return false // Another manager watches that namespace, or the Cluster is gone.
 	}
-	return g.WatchFilter == "" || labels.HasWatchLabel(cluster, g.WatchFilter)
+	return workload.MatchesFilter(g.WatchFilter, cluster)
 }

@@ -28,7 +28,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/index"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -222,7 +221,7 @@ func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node
 	if clusterGone(s.cluster) {
 		return nil, releaseAttachment(ctx, r.Actuate, s.attachment)
 	}
-	if r.WatchFilter != "" && !labels.HasWatchLabel(s.cluster, r.WatchFilter) {
+	if !workload.MatchesFilter(r.WatchFilter, s.cluster) {
 		return nil, nil
 	}
 	if s.balancers, err = balancersOf(ctx, r.Reader, key); err != nil {

@@ -221,7 +221,7 @@ func TestACacheThatIsLate(t *testing.T) {
 	}
 }
 
-// TestAPodThatKeepsChanging has a conflict in every round: the response must not claim that the operator was asked.
+// TestAPodThatKeepsChanging has a conflict in every round: the response must not claim that the operator has a request.
 func TestAPodThatKeepsChanging(t *testing.T) {
 	w, p := newDrain(t, nil)
 	w.Fail = func(n int) (before, after error) {

@@ -236,7 +236,7 @@ func ready(m *clusterv1.Machine) *clusterv1.Machine {
 	return m
 }
 
-// gated returns a client like that of a manager with a gate.
+// gated returns a client whose requests pass a gate, as in a manager.
 func gated(f *testenv.Fixture, gate *actuate.Gate) client.Client {
 	f.Helper()
 	config := *server.Config

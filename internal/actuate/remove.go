@@ -29,23 +29,17 @@ func (a Action) Record(ctx context.Context, m *clusterv1.Machine) error {
 }
 
 // change patches a Machine, and adds the departure record. change returns the annotations that make Cluster API skip
-// waits. If the write is suppressed, m stays unchanged. A new departure record requires that the Machine has not
-// changed since it was read: a stale cache may hide a record. An urgent departure has no such condition.
-func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func(*clusterv1.Machine) (skips []string)) (err error) {
-	before := m.DeepCopy()
-	d := v1alpha1.NewDeparture(a.intent.Reason, a.intent.At, string(uuid.NewUUID()))
-	d.Lane, d.Skips, d.Grace = cmp.Or(a.intent.Lane, d.Lane), change(m), children.FormatGrace(a.intent.Grace)
-	children.Record(m, d)
-	d, _ = children.DepartureOf(m, a.intent.At)
-	if !d.Urgent() && m.Annotations[v1alpha1.DepartureAnnotation] != before.Annotations[v1alpha1.DepartureAnnotation] {
-		err = a.PatchLocked(ctx, m, before)
-	} else {
-		err = a.Patch(ctx, m, before)
-	}
-	if IsSuppressed(err) {
-		before.DeepCopyInto(m)
-	}
-	return err
+// waits. A new departure record requires that the Machine has not changed since it was read: a stale cache may hide a
+// record. An urgent departure has no such condition.
+func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func(*clusterv1.Machine) (skips []string)) error {
+	was := m.Annotations[v1alpha1.DepartureAnnotation]
+	return a.edit(ctx, m, func() (locked bool) {
+		d := v1alpha1.NewDeparture(a.intent.Reason, a.intent.At, string(uuid.NewUUID()))
+		d.Lane, d.Skips, d.Grace = cmp.Or(a.intent.Lane, d.Lane), change(m), children.FormatGrace(a.intent.Grace)
+		children.Record(m, d)
+		d, _ = children.DepartureOf(m, a.intent.At)
+		return !d.Urgent() && m.Annotations[v1alpha1.DepartureAnnotation] != was
+	})
 }
 
 // RemoveHooks removes hooks of 5-Spot from a Machine that is being deleted, and makes Cluster API skip waits. It
@@ -137,17 +131,21 @@ func (a Action) DeleteNext(ctx context.Context, c *children.Set, hooks children.
 // Request writes a request for a departure to a Machine: see children.Request. A Machine that has changed since it was
 // read is a conflict. If the write is suppressed, m stays unchanged.
 func (a *Actuator) Request(ctx context.Context, m *clusterv1.Machine, d v1alpha1.Departure, now time.Time) error {
-	return a.patchRecord(ctx, m, func() { children.Request(m, d, now) })
+	return a.edit(ctx, m, func() (locked bool) {
+		children.Request(m, d, now)
+		return true
+	})
 }
 
 // SetDeparture writes a departure record to a Machine, under the same conditions as Request. change, which may be nil,
 // is applied to the Machine before that.
 func (a *Actuator) SetDeparture(ctx context.Context, m *clusterv1.Machine, d v1alpha1.Departure, change func(*clusterv1.Machine)) error {
-	return a.patchRecord(ctx, m, func() {
+	return a.edit(ctx, m, func() (locked bool) {
 		if change != nil {
 			change(m)
 		}
 		children.SetDeparture(m, d)
+		return true
 	})
 }
 
@@ -155,13 +153,21 @@ func (a *Actuator) SetDeparture(ctx context.Context, m *clusterv1.Machine, d v1a
 // Machine that has changed since it was read is a conflict: it may be leaving. If the write is suppressed, m
 // stays unchanged.
 func (a *Actuator) Withdraw(ctx context.Context, m *clusterv1.Machine) error {
-	return a.patchRecord(ctx, m, func() { children.Withdraw(m) })
+	return a.edit(ctx, m, func() (locked bool) {
+		children.Withdraw(m)
+		return true
+	})
 }
 
-func (a *Actuator) patchRecord(ctx context.Context, m *clusterv1.Machine, change func()) error {
+// edit patches a Machine with a change. change returns whether the Machine must not have changed since it was read. If
+// the write is suppressed, m stays unchanged.
+func (a *Actuator) edit(ctx context.Context, m *clusterv1.Machine, change func() (locked bool)) (err error) {
 	before := m.DeepCopy()
-	change()
-	err := a.PatchLocked(ctx, m, before)
+	if change() {
+		err = a.PatchLocked(ctx, m, before)
+	} else {
+		err = a.Patch(ctx, m, before)
+	}
 	if IsSuppressed(err) {
 		before.DeepCopyInto(m)
 	}

@@ -85,7 +85,7 @@ func (unwatched) Watch(context.Context, client.ObjectList, ...client.ListOption)
 	return nil, errors.ErrUnsupported
 }
 
-// GatedCache returns a cluster cache like cache, whose uncached clients write as those of Gated.
+// GatedCache returns cache with uncached clients that write through transport, as the client of Gated does.
 func GatedCache(transport func(http.RoundTripper) http.RoundTripper, cache clustercache.ClusterCache) clustercache.ClusterCache {
 	return gatedCache{cache, transport}
 }

@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -47,6 +48,12 @@ func ClusterOf(ctx context.Context, cached, live client.Reader, obj client.Objec
 		return nil, false, fmt.Errorf("reading Cluster: %w", err)
 	}
 	return cluster, annotations.IsPaused(cluster, obj), nil
+}
+
+// MatchesFilter reports whether an object has Cluster API's watch label with the value of a watch filter. An empty filter
+// matches every object.
+func MatchesFilter(filter string, obj client.Object) bool {
+	return filter == "" || labels.HasWatchLabel(obj, filter)
 }
 
 // ServedBy reports whether the manager with this watch filter serves a machine. The first of its objects with the watch
