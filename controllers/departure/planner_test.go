@@ -378,6 +378,27 @@ func TestADryRunWritesNothing(t *testing.T) {
 	if next := w.plan(); len(w.admitted()) != 0 || next != 0 {
 		t.Errorf("%v are admitted, the planner looks again in %s", w.admitted(), next)
 	}
+	if counted := w.r.StartedElsewhere(w.clock.Now()); len(counted) != 0 {
+		t.Errorf("another Cluster counts %v", counted)
+	}
+}
+
+// TestStartsOfAClusterWithoutMachinesCount has the only machine of a Cluster leave, and end at once.
+func TestStartsOfAClusterWithoutMachinesCount(t *testing.T) {
+	w := newWorld(t, 1)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 0)
+	w.plan()
+	w.begin()
+	m := w.machine(0)
+	m.Finalizers = nil
+	w.must(w.Update(w.Context(), m))
+	if next := w.plan(); next != departure.MaxWait {
+		t.Errorf("the planner forgets the Cluster in %s", next)
+	}
+	if counted := w.r.StartedElsewhere(w.clock.Now()); len(counted) != 1 {
+		t.Errorf("another Cluster counts %v", counted)
+	}
 }
 
 // TestDeparturesAreDatedAfterARestart has 20 machines that have drained for longer than departure.MaxWait. They no longer
@@ -407,6 +428,11 @@ func TestStartsOfASlowPlanCountForOthers(t *testing.T) {
 	w.warm()
 	w.leaves(v1alpha1.UnscheduledLane, 3)
 	w.slow = 8 * time.Second
+	w.patching = func() {
+		if counted := w.r.StartedElsewhere(w.clock.Now().Add(departure.Window)); len(counted) != 1 {
+			t.Errorf("while it is written, another Cluster counts %v", counted)
+		}
+	}
 	w.plan()
 	if counted := w.r.StartedElsewhere(w.clock.Now()); len(counted) != 1 || !counted[0].Equal(w.clock.Now()) {
 		t.Errorf("another Cluster counts %v, now is %v", counted, w.clock.Now())

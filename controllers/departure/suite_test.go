@@ -81,8 +81,10 @@ type world struct {
 	refused, undeletable error
 	// deletions and patches count the calls.
 	deletions, patches int
-	locked             map[string]bool
-	slow               time.Duration
+	// patching is called in each patch.
+	patching func()
+	locked   map[string]bool
+	slow     time.Duration
 	// ahead is how far our clock is ahead of the API server's.
 	ahead time.Duration
 	// unread is the error of a cache that cannot return the Cluster.
@@ -102,6 +104,9 @@ func newWorld(t *testing.T, machines int) *world {
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				w.patches++
 				w.after(w.slow)
+				if w.patching != nil {
+					w.patching()
+				}
 				if w.refused != nil {
 					return w.refused
 				}

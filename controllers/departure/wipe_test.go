@@ -14,8 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // newGuarded returns a manager with the wipe quarantine after its warm-up.
@@ -293,5 +295,20 @@ func TestAMachineThatRanStaysCounted(t *testing.T) {
 	w.plan()
 	if began := w.begin(); len(began) != 2 {
 		t.Errorf("%v start", began)
+	}
+}
+
+// TestADryRunReportsNoQuarantine makes nearly all machines due for a manager that starts none of them.
+func TestADryRunReportsNoQuarantine(t *testing.T) {
+	w := newGuarded(t, 40)
+	w.wipe(v1alpha1.UnscheduledLane, 3)
+	gate := &actuate.Gate{DryRun: true}
+	w.r.Actuate = actuate.NewGated(gate, testenv.Gated(gate.Transport, w.Client))
+	for range 4 {
+		w.plan()
+		w.after(rails.Apart)
+	}
+	if reported := w.events(); len(reported) > 0 {
+		t.Errorf("Events %q", reported)
 	}
 }
