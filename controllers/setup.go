@@ -315,7 +315,7 @@ func (s *shared) setUpClusters() error {
 		Clock: s.Clock, Reader: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(), ClusterIndex: scheduledmachine.ClusterNameIndex,
 		Actuate: s.write.As(v1alpha1.TopologyFieldManager), Recorder: s.recorder,
 	}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline))
-	if err != nil || s.RuntimeExtension.Mode == extensionconfig.Elsewhere {
+	if err != nil || s.RuntimeExtension.Mode == extensionconfig.External {
 		return err
 	}
 	return (&extensionconfig.Reconciler{

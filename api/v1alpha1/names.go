@@ -45,10 +45,10 @@ const (
 	// is on again. Its value is the ReclaimRecord in JSON. 5-Spot does not serve that request twice.
 	LastReclaimAnnotation = "5spot.finos.org/last-reclaim"
 
-	// InheritedAnnotation is on a ScheduledMachine that was created with the name of a deleted
+	// ReclaimedMachineUIDAnnotation is on a ScheduledMachine that was created with the name of a deleted
 	// one whose owner had the machine. Its value is the UID of the ReclaimedMachine that
 	// recorded it.
-	InheritedAnnotation = "5spot.finos.org/inherited"
+	ReclaimedMachineUIDAnnotation = "5spot.finos.org/reclaimed-machine-uid"
 
 	// HostReclaimedAnnotation is on a ScheduledMachine to which an owner's request for
 	// another one of the same host was propagated. Its value identifies the request, so
@@ -155,9 +155,9 @@ const (
 	// MachineScheduledCondition is on a Machine once it is ready, and is the Scheduled
 	// condition of its ScheduledMachine.
 	MachineScheduledCondition = "5spot.finos.org/Scheduled"
-	// ReadyToLeaveCondition is on a Machine that is being deleted and has departure steps or
+	// ReadyForDeletionCondition is on a Machine that is being deleted and has departure steps or
 	// extensions: True when none of them holds it.
-	ReadyToLeaveCondition = "5spot.finos.org/ReadyToLeave"
+	ReadyForDeletionCondition = "5spot.finos.org/ReadyForDeletion"
 )
 
 // Condition types of a Node, in the words of KEP-5683. A condition with another reason than
@@ -174,11 +174,11 @@ const (
 
 // Reasons of the MaintenancePlanned, DrainInProgress and Drained conditions of a Node.
 const (
-	// NodeWindowClosesReason means that the window of the ScheduledMachine closes soon; the
+	// NodeWindowClosingReason means that the window of the ScheduledMachine closes soon; the
 	// message says when.
-	NodeWindowClosesReason = "ScheduledMachineWindowCloses"
-	// NodeLeavesReason means that the machine leaves; the message says why.
-	NodeLeavesReason = "ScheduledMachineLeaves"
+	NodeWindowClosingReason = "ScheduledMachineWindowClosing"
+	// NodeDepartingReason means that the machine leaves; the message says why.
+	NodeDepartingReason = "ScheduledMachineDeparting"
 	// NodeDrainedReason means that the drain is done.
 	NodeDrainedReason = "ScheduledMachineDrained"
 )
@@ -206,12 +206,12 @@ const (
 	VariableAppliedReason = "VariableApplied"
 	// VariableInvalidReason means that the variable is invalid: nothing is changed.
 	VariableInvalidReason = "VariableInvalid"
-	// NameTakenReason means that a ScheduledMachine that the topology does not own has a name of
+	// NameConflictReason means that a ScheduledMachine that the topology does not own has a name of
 	// the variable. It is not changed.
-	NameTakenReason = "NameTaken"
-	// MachinesLeavingReason means that ScheduledMachines are leaving, because the
+	NameConflictReason = "NameConflict"
+	// MachinesDeletingReason means that ScheduledMachines are leaving, because the
 	// variable does not list them, or before they are created anew.
-	MachinesLeavingReason = "MachinesLeaving"
+	MachinesDeletingReason = "MachinesDeleting"
 	// MachinesPausedReason means that ScheduledMachines are paused and differ from the variable.
 	MachinesPausedReason = "MachinesPaused"
 	// ApplyFailedReason means that a ScheduledMachine could not be written; the message
@@ -219,10 +219,10 @@ const (
 	ApplyFailedReason = "ApplyFailed"
 )
 
-// Reasons of the ReadyToLeave condition of a Machine.
+// Reasons of the ReadyForDeletion condition of a Machine.
 const (
-	// AskingReason means that a departure step or an extension has not answered yet.
-	AskingReason = "Asking"
+	// WaitingForResponseReason means that a departure step or an extension has not answered yet.
+	WaitingForResponseReason = "WaitingForResponse"
 	// WaitingForExtensionReason means that an extension holds the deletion. Steps may hold it, too.
 	WaitingForExtensionReason = "WaitingForExtension"
 	// WaitingForLoadBalancersReason means that load balancers still have the Node.
@@ -231,15 +231,15 @@ const (
 	WaitingForOperatorsReason = "WaitingForOperators"
 	// StoppingPodsReason means that pods of the Node are being stopped in order.
 	StoppingPodsReason = "StoppingPods"
-	// ExtensionsDoneReason means that no step and no extension holds the deletion.
-	ExtensionsDoneReason = "ExtensionsDone"
-	// NotWaitedForReason means that the deletion goes on although a step or an extension missed its
+	// StepsCompletedReason means that no step and no extension holds the deletion.
+	StepsCompletedReason = "StepsCompleted"
+	// StepsSkippedReason means that the deletion goes on although a step or an extension missed its
 	// deadline, or failed and is ignored, or the Node does not answer; the message names it.
-	NotWaitedForReason = "NotWaitedFor"
+	StepsSkippedReason = "StepsSkipped"
 )
 
-// WaitAdvice returns the reasons of ReadyToLeave for which a Machine waits, each with advice for a person. A departure
-// step adds its own.
+// WaitAdvice returns the reasons of ReadyForDeletion for which a Machine waits, each with advice for a person. A
+// departure step adds its own.
 func WaitAdvice() map[string]string {
 	return map[string]string{
 		WaitingForExtensionReason:     `wait; see "See what holds a Machine" in docs/extensions.md`,
@@ -317,9 +317,9 @@ const (
 	ConnectedReason = "Connected"
 	// NotConnectedReason means that the workload cluster is not connected.
 	NotConnectedReason = "NotConnected"
-	// ClusterNotServedReason means that the Cluster lacks the label that this manager's
+	// WatchFilterMismatchReason means that the Cluster lacks the label that this manager's
 	// watch filter requires.
-	ClusterNotServedReason = "ClusterNotServed"
+	WatchFilterMismatchReason = "WatchFilterMismatch"
 )
 
 // Reasons of the NodeTainted condition.
@@ -346,12 +346,12 @@ const (
 	ClaimedByAnotherReason = "ClaimedByAnother"
 	// ClaimedFirstReason means that this one comes first, and goes on.
 	ClaimedFirstReason = "ClaimedFirst"
-	// OwnerHasHostReason means that the owner requested the host through another
+	// HostReclaimedReason means that the owner requested the host through another
 	// ScheduledMachine, and has not lent it again. This one creates nothing.
-	OwnerHasHostReason = "OwnerHasHost"
-	// SameMachineIDReason means that another machine has the same machine ID: it is the
+	HostReclaimedReason = "HostReclaimed"
+	// DuplicateMachineIDReason means that another machine has the same machine ID: it is the
 	// same host, or a copy of the same image. Both go on.
-	SameMachineIDReason = "SameMachineID"
+	DuplicateMachineIDReason = "DuplicateMachineID"
 )
 
 // Reasons of the OwnerProtected condition.
@@ -377,11 +377,11 @@ const (
 	// ConfigurationUnconfirmedReason means that the agent runs and does not report its
 	// configuration: it is older than the manager.
 	ConfigurationUnconfirmedReason = "ConfigurationUnconfirmed"
-	// AgentUnseenReason means that the agent's pods, or the Node, cannot be read.
-	AgentUnseenReason = "AgentUnseen"
-	// NodeNotBelievedReason means that 5-Spot rejects the Node that the Machine names, and
+	// AgentStatusUnknownReason means that the agent's pods, or the Node, cannot be read.
+	AgentStatusUnknownReason = "AgentStatusUnknown"
+	// NodeRejectedReason means that 5-Spot rejects the Node that the Machine names, and
 	// installs no agent there. The message says why, and what to do.
-	NodeNotBelievedReason = "NodeNotBelieved"
+	NodeRejectedReason = "NodeRejected"
 )
 
 // Reasons of the LentAgain condition.
@@ -454,9 +454,9 @@ const (
 	// RapidReReclaimEvent is the Warning when a machine is reclaimed for the third time
 	// inside ten minutes.
 	RapidReReclaimEvent = "RapidReReclaim"
-	// ReclaimRequestRefusedEvent is the Warning when a request comes from a Node that is not
+	// ReclaimRequestRejectedEvent is the Warning when a request comes from a Node that is not
 	// the host of the Machine, or whose Machine belongs to a control plane. It is not served.
-	ReclaimRequestRefusedEvent = "ReclaimRequestRefused"
+	ReclaimRequestRejectedEvent = "ReclaimRequestRejected"
 	// ReclaimRequestStaleEvent says that a Node had a request that is older than its
 	// Machine. The request is removed.
 	ReclaimRequestStaleEvent = "ReclaimRequestStale"

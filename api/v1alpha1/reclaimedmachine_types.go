@@ -40,10 +40,10 @@ type ReclaimedMachineSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	StoredAt string `json:"storedAt,omitempty"`
 
-	// of is the ScheduledMachine that received the request, if it was another of the same host.
+	// propagatedFrom is the ScheduledMachine that received the request, if it was another of the same host.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	Of string `json:"of,omitempty"`
+	PropagatedFrom string `json:"propagatedFrom,omitempty"`
 
 	// host has the names of the host, as the ScheduledMachine gave them. No machine is created on that host in this
 	// namespace, whatever the name of the ScheduledMachine.
@@ -115,6 +115,6 @@ type ReclaimedMachineList struct {
 func (m *ReclaimedMachine) Record() ReclaimRecord {
 	return ReclaimRecord{
 		Node: m.Spec.Node, NodeUID: types.UID(m.Spec.NodeUID), Reason: m.Spec.Reason,
-		RequestedAt: m.Spec.RequestedAt, StoredAt: m.Spec.StoredAt, Of: m.Spec.Of,
+		RequestedAt: m.Spec.RequestedAt, StoredAt: m.Spec.StoredAt, PropagatedFrom: m.Spec.PropagatedFrom,
 	}
 }

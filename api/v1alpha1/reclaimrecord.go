@@ -43,9 +43,9 @@ type ReclaimRecord struct {
 	// StoredAt is when the workload cluster's API server stored a request without a time. It distinguishes that request
 	// from the next one on the same Node. It is empty if RequestedAt is a time.
 	StoredAt string `json:"storedAt,omitempty"`
-	// Of is the name of another ScheduledMachine for the same host, if the request was made there. Then neither a Node
-	// nor a person made one here.
-	Of string `json:"of,omitempty"`
+	// PropagatedFrom is the name of another ScheduledMachine for the same host, if the request was made there. Then
+	// neither a Node nor a person made one here.
+	PropagatedFrom string `json:"propagatedFrom,omitempty"`
 	// SeenAt is when the manager counted and reported the request, by its clock. It is empty before that.
 	SeenAt string `json:"seenAt,omitempty"`
 	// ServedAt is when the manager turned the schedule off for the request, by its clock. It is empty before that.
@@ -73,7 +73,7 @@ func RestoredRequest() ReclaimRecord { return ReclaimRecord{Reason: replaced} }
 
 // ByPerson reports whether a person wrote the request on the ScheduledMachine. A Node's request always has the Node's
 // UID.
-func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" && r.Of == "" }
+func (r ReclaimRecord) ByPerson() bool { return r.NodeUID == "" && r.PropagatedFrom == "" }
 
 // Lost reports whether the original request was lost, so that its author is unknown.
 func (r ReclaimRecord) Lost() bool { return r.Reason == askedBefore || r.Reason == replaced }
@@ -83,7 +83,7 @@ func (r ReclaimRecord) Lost() bool { return r.Reason == askedBefore || r.Reason 
 func (r ReclaimRecord) Screened() ReclaimRecord {
 	r.Node, r.NodeUID = screen(r.Node), types.UID(screen(string(r.NodeUID)))
 	r.Reason, r.RequestedAt = screen(r.Reason), screen(r.RequestedAt)
-	r.Of, r.SeenAt, r.ServedAt, r.StoredAt = screen(r.Of), screen(r.SeenAt), screen(r.ServedAt), screen(r.StoredAt)
+	r.PropagatedFrom, r.SeenAt, r.ServedAt, r.StoredAt = screen(r.PropagatedFrom), screen(r.SeenAt), screen(r.ServedAt), screen(r.StoredAt)
 	return r
 }
 
@@ -131,8 +131,8 @@ func (r ReclaimRecord) Requested() string {
 // Where returns the status message during an emergency reclaim.
 func (r ReclaimRecord) Where() string {
 	s := "Emergency reclaim"
-	if r.Of != "" {
-		s += ", requested for the same host through " + r.Of + ","
+	if r.PropagatedFrom != "" {
+		s += ", requested for the same host through " + r.PropagatedFrom + ","
 	}
 	if r.Node != "" {
 		s += " on node " + r.Node

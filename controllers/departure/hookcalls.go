@@ -54,9 +54,9 @@ func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, p
 	case phase != hooksv1.BeforeDrain:
 		o.skip = actuate.Waits{}
 	}
-	done := v1alpha1.ExtensionsDoneReason
+	done := v1alpha1.StepsCompletedReason
 	if o.forced {
-		done = v1alpha1.NotWaitedForReason
+		done = v1alpha1.StepsSkippedReason
 	}
 	if err := r.report(ctx, s, metav1.ConditionTrue, done, o); err != nil {
 		return time.Time{}, err
@@ -103,7 +103,7 @@ func (r *HookReconciler) node(ctx context.Context, s *scope) (string, error) {
 // outcome is the combination of all verdicts on a Machine.
 type outcome struct {
 	holds, early bool
-	// reason is the reason of the first verdict that holds the Machine, except AskingReason.
+	// reason is the reason of the first verdict that holds the Machine, except WaitingForResponseReason.
 	reason string
 	// forced reports that an extension or step that is not done is skipped.
 	forced bool
@@ -116,7 +116,7 @@ type outcome struct {
 }
 
 func (o *outcome) add(v verdict, reason string) {
-	if v.holds && (!o.holds || o.reason == v1alpha1.AskingReason) {
+	if v.holds && (!o.holds || o.reason == v1alpha1.WaitingForResponseReason) {
 		o.reason = reason
 	}
 	o.forced = o.forced || v.missed || v.failed
@@ -195,25 +195,25 @@ func (r *HookReconciler) notifyExtensions(ctx context.Context, s *scope) {
 	}
 }
 
-// report writes the condition ReadyToLeave. While the Machine waits, it records an Event only if status or reason
+// report writes the condition ReadyForDeletion. While the Machine waits, it records an Event only if status or reason
 // changes, because an extension may count down in its message. At the end of a phase the message counts, too: the
-// condition may be True since the end of the first phase. It records no Event for AskingReason: nothing has responded
-// yet.
+// condition may be True since the end of the first phase. It records no Event for WaitingForResponseReason: nothing has
+// responded yet.
 func (r *HookReconciler) report(ctx context.Context, s *scope, status metav1.ConditionStatus, reason string, o outcome) error {
 	m, message := s.machine, clip.Message(strings.Join(o.notes, "; "))
 	before := m.DeepCopy()
-	conditions.Set(m, metav1.Condition{Type: v1alpha1.ReadyToLeaveCondition, Status: status, Reason: reason, Message: message})
+	conditions.Set(m, metav1.Condition{Type: v1alpha1.ReadyForDeletionCondition, Status: status, Reason: reason, Message: message})
 	if err := r.Actuate.PatchStatus(ctx, m, before); err != nil {
 		return err
 	}
-	was := conditions.Get(before, v1alpha1.ReadyToLeaveCondition)
+	was := conditions.Get(before, v1alpha1.ReadyForDeletionCondition)
 	if was != nil && was.Status == status && was.Reason == reason && (status != metav1.ConditionTrue || was.Message == message) ||
-		reason == v1alpha1.AskingReason {
+		reason == v1alpha1.WaitingForResponseReason {
 		return nil
 	}
 	s.count(o)
 	kind := corev1.EventTypeNormal
-	if reason == v1alpha1.NotWaitedForReason {
+	if reason == v1alpha1.StepsSkippedReason {
 		kind = corev1.EventTypeWarning
 	}
 	if message != "" {

@@ -276,7 +276,7 @@ func TestTenExtensionsTakeAsLongAsOne(t *testing.T) {
 			t.Errorf("%d calls under way of %d, want %d", calls, made, slowExtensions)
 		}
 		c.held(m)
-		if condition := conditions.Get(m, v1alpha1.ReadyToLeaveCondition); condition == nil || strings.Count(condition.Message, "no answer yet") != slowExtensions {
+		if condition := conditions.Get(m, v1alpha1.ReadyForDeletionCondition); condition == nil || strings.Count(condition.Message, "no answer yet") != slowExtensions {
 			t.Errorf("people see whom it waits for: %v", condition)
 		}
 		<-time.After(2 * time.Second)

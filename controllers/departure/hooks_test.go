@@ -213,7 +213,7 @@ func (w *hookWorld) newCalls() []string {
 
 // waits returns the condition of a Machine that waits.
 func (w *hookWorld) waits() string {
-	c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition)
+	c := conditions.Get(w.machine, v1alpha1.ReadyForDeletionCondition)
 	if c == nil {
 		return ""
 	}
@@ -343,7 +343,7 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 	}
 	want := "a-lb missed its deadline, spec.deadlineSeconds 60: it asks to wait; " +
 		"b-operator missed its deadline, spec.deadlineSeconds 90: it asks to wait"
-	if got := w.waits(); got != "True NotWaitedFor: "+want {
+	if got := w.waits(); got != "True StepsSkipped: "+want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -367,7 +367,7 @@ func TestARestartCallsAgain(t *testing.T) {
 	}
 	w.answers["a-lb"] = 0
 	w.restart()
-	if w.settle(); w.held() != "pre-terminate" || w.waits() != "True ExtensionsDone: " {
+	if w.settle(); w.held() != "pre-terminate" || w.waits() != "True StepsCompleted: " {
 		t.Errorf("held by %q, %s", w.held(), w.waits())
 	}
 }
@@ -417,7 +417,7 @@ func TestAMissedDeadlineIsReported(t *testing.T) {
 	w.clock.SetTime(w.clock.Now().Add(time.Second))
 	w.settle()
 	<-w.recorder.Events
-	if got, want := <-w.recorder.Events, "Warning NotWaitedFor a-lb missed its deadline, spec.deadlineSeconds 1: it asks to wait"; got != want {
+	if got, want := <-w.recorder.Events, "Warning StepsSkipped a-lb missed its deadline, spec.deadlineSeconds 1: it asks to wait"; got != want {
 		t.Errorf("Event %q, want %q", got, want)
 	}
 }
@@ -662,7 +662,7 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	record := func() {
 		w.restart()
 		w.settle()
-		c := conditions.Get(w.machine, v1alpha1.ReadyToLeaveCondition)
+		c := conditions.Get(w.machine, v1alpha1.ReadyForDeletionCondition)
 		_, skip := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
 		stations = append(stations, fmt.Sprint(w.held(), skip, c.Status, c.Reason, c.Message))
 	}

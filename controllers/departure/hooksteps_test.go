@@ -36,11 +36,11 @@ func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (l
 	return b.says, nil
 }
 
-// TestWhatAStepWaitsForIsReported expects an Event with the cause and none for AskingReason. It expects one Warning
-// for a missed deadline, also after another reconcile.
+// TestWhatAStepWaitsForIsReported expects an Event with the cause and none for WaitingForResponseReason. It expects one
+// Warning for a missed deadline, also after another reconcile.
 func TestWhatAStepWaitsForIsReported(t *testing.T) {
 	const waits = v1alpha1.WaitingForLoadBalancersReason
-	asking := leaving.Verdict{Holds: true, Reason: v1alpha1.AskingReason, Note: "load balancer edge: not asked yet"}
+	asking := leaving.Verdict{Holds: true, Reason: v1alpha1.WaitingForResponseReason, Note: "load balancer edge: not asked yet"}
 	busy := leaving.Verdict{Holds: true, Reason: waits, Note: "load balancer edge: 3 connections"}
 	fewer := leaving.Verdict{Holds: true, Reason: waits, Note: "load balancer edge: 2 connections"}
 	for name, tc := range map[string]struct {
@@ -50,9 +50,9 @@ func TestWhatAStepWaitsForIsReported(t *testing.T) {
 	}{
 		"Done":    {[]leaving.Verdict{asking, busy, fewer, {}}, []string{"Normal WaitingForLoadBalancers load balancer edge: 3 connections"}, 0},
 		"AtOnce":  {[]leaving.Verdict{asking, {}}, nil, 0},
-		"Missed":  {[]leaving.Verdict{busy, {Missed: true, Reason: waits, Note: "load balancer edge missed"}}, []string{"Normal WaitingForLoadBalancers load balancer edge: 3 connections", "Warning NotWaitedFor load balancer edge missed"}, 1},
-		"Ignored": {[]leaving.Verdict{asking, {Failed: true, Note: "load balancer edge failed and is ignored"}}, []string{"Warning NotWaitedFor load balancer edge failed and is ignored"}, 0},
-		"Left":    {[]leaving.Verdict{{Note: "lab/a is left alone"}}, []string{"Normal ExtensionsDone lab/a is left alone"}, 0},
+		"Missed":  {[]leaving.Verdict{busy, {Missed: true, Reason: waits, Note: "load balancer edge missed"}}, []string{"Normal WaitingForLoadBalancers load balancer edge: 3 connections", "Warning StepsSkipped load balancer edge missed"}, 1},
+		"Ignored": {[]leaving.Verdict{asking, {Failed: true, Note: "load balancer edge failed and is ignored"}}, []string{"Warning StepsSkipped load balancer edge failed and is ignored"}, 0},
+		"Left":    {[]leaving.Verdict{{Note: "lab/a is left alone"}}, []string{"Normal StepsCompleted lab/a is left alone"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := testutil.CollectAndCount(departure.DeadlinesMissed)
@@ -62,7 +62,7 @@ func TestWhatAStepWaitsForIsReported(t *testing.T) {
 			w.r.Steps = leaving.Steps{step}
 			for _, step.says = range tc.says {
 				w.settle()
-				if asking := w.waits(); step.says == tc.says[0] && step.says.Reason == v1alpha1.AskingReason && asking != "False Asking: load balancer edge: not asked yet" {
+				if asking := w.waits(); step.says == tc.says[0] && step.says.Reason == v1alpha1.WaitingForResponseReason && asking != "False WaitingForResponse: load balancer edge: not asked yet" {
 					t.Errorf("the condition says %q", asking)
 				}
 			}
@@ -97,7 +97,7 @@ func TestWhatAStepWaitsForIsReported(t *testing.T) {
 	}
 }
 
-// TestBothPhasesAreReported expects a Warning for each phase, although the condition stays True, NotWaitedFor.
+// TestBothPhasesAreReported expects a Warning for each phase, although the condition stays True, StepsSkipped.
 func TestBothPhasesAreReported(t *testing.T) {
 	w := newHookWorld(t)
 	w.leave()
@@ -116,7 +116,7 @@ func TestBothPhasesAreReported(t *testing.T) {
 	for e := range w.recorder.Events {
 		told = append(told, e)
 	}
-	if diff := cmp.Diff([]string{"Warning NotWaitedFor load balancer edge missed", "Warning NotWaitedFor pods failed and are ignored"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"Warning StepsSkipped load balancer edge missed", "Warning StepsSkipped pods failed and are ignored"}, told); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 }

@@ -16,22 +16,22 @@ import (
 var (
 	departures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_departures_total",
-		Help: "Voluntary departures that the planner let start, each counted once, by namespace and name of their Cluster, and lane. The series of a Cluster goes with it.",
+		Help: "Voluntary departures that the planner admitted, each counted once, by namespace and name of their Cluster, and lane. The series of a Cluster goes with it.",
 	}, []string{"namespace", "cluster", "lane"})
 	capped = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_departures_capped_total",
-		Help: "Machines that had to wait for others before they started to leave, each counted once, by namespace and name of their Cluster, and lane. The series of a Cluster goes with it.",
+		Help: "Machines whose departure the cap deferred, each counted once, by namespace and name of their Cluster, and lane. The series of a Cluster goes with it.",
 	}, []string{"namespace", "cluster", "lane"})
 	deadlinesMissed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_deadlines_missed_total",
-		Help: "Machines that left after a deadline of a step or an extension had passed, or whose Node did not answer, each counted once, by namespace and name of their Cluster, and the reason of ReadyToLeave. The series of a Cluster go with it.",
+		Help: "Machines that left after a deadline of a step or an extension had passed, or whose Node did not answer, each counted once, by namespace and name of their Cluster, and the reason of ReadyForDeletion. The series of a Cluster go with it.",
 	}, []string{"namespace", "cluster", "reason"})
 	orphanMachines = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fivespot_orphan_machines",
 		Help: "Machines that were made for a ScheduledMachine that does not exist any more, and that are not being deleted, by namespace and Cluster. Absent for a Cluster without Machines of 5-Spot. Reported by the leader only.",
 	}, []string{"namespace", "cluster"})
 	oldestDeferred = prometheus.NewDesc("fivespot_departure_oldest_deferred_seconds",
-		"For how long the machine has waited that has waited longest for others before it leaves, by namespace and Cluster. Absent where none waits.",
+		"Age of the oldest deferred departure, by namespace and Cluster. Absent if none is deferred.",
 		[]string{"namespace", "cluster"}, nil)
 	departuresHeld = prometheus.NewDesc("fivespot_departures_held",
 		"Machines that would leave, and that the annotation 5spot.finos.org/hold-departures of their Cluster holds. By namespace and Cluster.",

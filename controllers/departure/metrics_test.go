@@ -22,7 +22,7 @@ func (w *world) wantOldest(seconds string) {
 	w.Helper()
 	want := ""
 	if seconds != "" {
-		want = `# HELP fivespot_departure_oldest_deferred_seconds For how long the machine has waited that has waited longest for others before it leaves, by namespace and Cluster. Absent where none waits.
+		want = `# HELP fivespot_departure_oldest_deferred_seconds Age of the oldest deferred departure, by namespace and Cluster. Absent if none is deferred.
 # TYPE fivespot_departure_oldest_deferred_seconds gauge
 fivespot_departure_oldest_deferred_seconds{cluster="lab",namespace="farm"} ` + seconds + "\n"
 	}

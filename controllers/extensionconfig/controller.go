@@ -52,13 +52,13 @@ const (
 	Enabled Mode = "enabled"
 	// Disabled removes the registration.
 	Disabled Mode = "disabled"
-	// Elsewhere leaves the registration to another manager of the same installation, which serves another shard.
-	Elsewhere Mode = "elsewhere"
+	// External leaves the registration to another manager of the same installation, which serves another shard.
+	External Mode = "external"
 )
 
 // Options configures the registration.
 type Options struct {
-	// Mode is Enabled or Disabled. With Elsewhere, the controller does not run.
+	// Mode is Enabled or Disabled. With External, the controller does not run.
 	Mode Mode
 	// URL is the address of the webhook server for Cluster API. Empty means its Service in PodNamespace.
 	URL string
@@ -79,8 +79,8 @@ const (
 	Registered State = "Registered"
 	// Withdrawn means that there is no registration, as configured.
 	Withdrawn State = "Withdrawn"
-	// Unaddressed means that the manager does not know its own address.
-	Unaddressed State = "Unaddressed"
+	// AddressUnknown means that the manager does not know its own address.
+	AddressUnknown State = "AddressUnknown"
 	// NotServing means that the webhook server is not ready, or that there is no CA.
 	NotServing State = "NotServing"
 	// NotInstalled means that Cluster API has no ExtensionConfigs, or that an object of the installation is missing.
@@ -88,8 +88,8 @@ const (
 	// Refused means that Cluster API rejects registrations, because RuntimeSDK is off, or that 5-Spot's role forbids
 	// them.
 	Refused State = "Refused"
-	// Taken means that another writer has an ExtensionConfig with this name.
-	Taken State = "Taken"
+	// NameConflict means that another writer has an ExtensionConfig with this name.
+	NameConflict State = "NameConflict"
 	// Suppressed means that a write would be needed, but writes are suppressed.
 	Suppressed State = "Suppressed"
 	// Failed means another error.
@@ -97,10 +97,10 @@ const (
 )
 
 var (
-	errUnaddressed = errors.New("the manager does not know its own address: set --pod or --runtime-extension-url")
-	errForeign     = fmt.Errorf("ExtensionConfig %s exists and is not managed by 5-Spot, and stays unchanged: delete it, or start the manager with --runtime-extension=disabled", Name)
-	errNoOwner     = fmt.Errorf("there is no ValidatingWebhookConfiguration %s, which must own the registration: 5-Spot is not installed, or is being removed", ownerName)
-	errNoCA        = fmt.Errorf("there is no %s next to the certificate of the webhook server, so Cluster API cannot trust it", caName)
+	errAddressUnknown = errors.New("the manager does not know its own address: set --pod or --runtime-extension-url")
+	errForeign        = fmt.Errorf("ExtensionConfig %s exists and is not managed by 5-Spot, and stays unchanged: delete it, or start the manager with --runtime-extension=disabled", Name)
+	errNoOwner        = fmt.Errorf("there is no ValidatingWebhookConfiguration %s, which must own the registration: 5-Spot is not installed, or is being removed", ownerName)
+	errNoCA           = fmt.Errorf("there is no %s next to the certificate of the webhook server, so Cluster API cannot trust it", caName)
 )
 
 // Reconciler reconciles the ExtensionConfig.
@@ -136,7 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	state, why := r.reconcile(ctx)
 	r.report(ctx, state, why)
 	switch state {
-	case Registered, Withdrawn, Unaddressed, Taken, Suppressed:
+	case Registered, Withdrawn, AddressUnknown, NameConflict, Suppressed:
 		r.Backoff.Forget(req)
 		return ctrl.Result{}, nil
 	case Failed:
@@ -151,7 +151,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcile(ctx context.Context) (State, error) {
 	enabled := r.Options.Mode == Enabled
 	if enabled && r.Options.URL == "" && r.Options.PodNamespace == "" {
-		return Unaddressed, errUnaddressed
+		return AddressUnknown, errAddressUnknown
 	}
 	existing, err := r.existing(ctx)
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *Reconciler) act(ctx context.Context, next step, existing, want *runtime
 		}
 		return Registered, nil
 	case refuse:
-		return Taken, errForeign
+		return NameConflict, errForeign
 	case withdraw:
 		if err := r.Actuate.Delete(ctx, existing); err != nil {
 			return stateOf(err), err

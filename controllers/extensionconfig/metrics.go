@@ -9,7 +9,7 @@ import (
 
 var states = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "fivespot_runtime_extension",
-	Help: "1 for the state of the runtime extension's registration with Cluster API: Registered, Withdrawn, Unaddressed, NotServing, NotInstalled, Refused, Taken, Suppressed or Failed. Reported by the leader only.",
+	Help: "1 for the state of the runtime extension's registration with Cluster API: Registered, Withdrawn, AddressUnknown, NotServing, NotInstalled, Refused, NameConflict, Suppressed or Failed. Reported by the leader only.",
 }, []string{"state"})
 
 func registerMetrics() error { return metrics.Registry.Register(states) }

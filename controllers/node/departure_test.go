@@ -171,8 +171,8 @@ func (w *departureWorld) want(says ...string) {
 }
 
 const (
-	planned  = "MaintenancePlanned=True ScheduledMachineWindowCloses"
-	draining = "DrainInProgress=True ScheduledMachineLeaves"
+	planned  = "MaintenancePlanned=True ScheduledMachineWindowClosing"
+	draining = "DrainInProgress=True ScheduledMachineDeparting"
 	over     = "DrainInProgress=False ScheduledMachineDrained"
 	drained  = "Drained=True ScheduledMachineDrained"
 )

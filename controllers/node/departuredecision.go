@@ -20,7 +20,7 @@ const (
 // ours reports whether this package wrote the condition, by its reason. Other programs may write the same types.
 func (c condition) ours() bool {
 	switch c.Reason {
-	case v1alpha1.NodeWindowClosesReason, v1alpha1.NodeLeavesReason, v1alpha1.NodeDrainedReason:
+	case v1alpha1.NodeWindowClosingReason, v1alpha1.NodeDepartingReason, v1alpha1.NodeDrainedReason:
 		return true
 	default:
 		return false
@@ -77,7 +77,7 @@ func decideDeparture(f departureFacts) departureDecision {
 		d.Again = announce
 	default:
 		message := fmt.Sprintf("The window of ScheduledMachine %s closes at %s", f.Name, f.WindowChanges.UTC().Format(time.RFC3339))
-		d.set(f, v1alpha1.MaintenancePlannedCondition, condition{yes, v1alpha1.NodeWindowClosesReason, message})
+		d.set(f, v1alpha1.MaintenancePlannedCondition, condition{yes, v1alpha1.NodeWindowClosingReason, message})
 	}
 	leaves := fmt.Sprintf("ScheduledMachine %s leaves: %s", f.Name, f.Why)
 	switch {
@@ -90,7 +90,7 @@ func decideDeparture(f departureFacts) departureDecision {
 		}
 		d.set(f, v1alpha1.DrainedCondition, condition{yes, v1alpha1.NodeDrainedReason, leaves})
 	default:
-		d.set(f, v1alpha1.DrainInProgressCondition, condition{yes, v1alpha1.NodeLeavesReason, leaves})
+		d.set(f, v1alpha1.DrainInProgressCondition, condition{yes, v1alpha1.NodeDepartingReason, leaves})
 		d.off(f, v1alpha1.DrainedCondition)
 	}
 	return d

@@ -26,8 +26,8 @@ func TestDecide(t *testing.T) {
 	one := func(kind, status, reason, message string) map[string]condition {
 		return map[string]condition{kind: {status, reason, message}}
 	}
-	planned := one("MaintenancePlanned", "True", "ScheduledMachineWindowCloses", "The window of ScheduledMachine lab/box closes at 2026-03-02T17:00:00Z")
-	draining := one("DrainInProgress", "True", "ScheduledMachineLeaves", "ScheduledMachine lab/box leaves: WindowClosed")
+	planned := one("MaintenancePlanned", "True", "ScheduledMachineWindowClosing", "The window of ScheduledMachine lab/box closes at 2026-03-02T17:00:00Z")
+	draining := one("DrainInProgress", "True", "ScheduledMachineDeparting", "ScheduledMachine lab/box leaves: WindowClosed")
 	over := one("DrainInProgress", "False", "ScheduledMachineDrained", "ScheduledMachine lab/box leaves: WindowClosed")
 	drained := one("Drained", "True", "ScheduledMachineDrained", "ScheduledMachine lab/box leaves: WindowClosed")
 	gone := func(kind string) map[string]condition { return map[string]condition{kind: {}} }
@@ -44,7 +44,7 @@ func TestDecide(t *testing.T) {
 		"Said":         {"Once.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five, Has: planned}, nil, time.Time{}},
 		"Extended":     {"A person gave the machine more time.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five.Add(time.Hour), Has: planned}, gone("MaintenancePlanned"), five.Add(50 * time.Minute)},
 		"Forever":      {"Or all of it.", departureFacts{Now: five.Add(-time.Minute), Has: planned}, gone("MaintenancePlanned"), time.Time{}},
-		"Sooner":       {"Another end is another announcement.", departureFacts{Now: five.Add(-9 * time.Minute), WindowChanges: five.Add(-time.Minute), Has: planned}, one("MaintenancePlanned", "True", "ScheduledMachineWindowCloses", "The window of ScheduledMachine lab/box closes at 2026-03-02T16:59:00Z"), time.Time{}},
+		"Sooner":       {"Another end is another announcement.", departureFacts{Now: five.Add(-9 * time.Minute), WindowChanges: five.Add(-time.Minute), Has: planned}, one("MaintenancePlanned", "True", "ScheduledMachineWindowClosing", "The window of ScheduledMachine lab/box closes at 2026-03-02T16:59:00Z"), time.Time{}},
 		"Off":          {"Nobody asked for it.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five, Lead: -1}, nil, time.Time{}},
 		"TurnedOff":    {"What an earlier manager said goes.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five, Lead: -1, Has: planned}, gone("MaintenancePlanned"), time.Time{}},
 		"Waits":        {"The window is closed, and the planner has the machine wait: what was said stays, until the next one opens.", departureFacts{Now: five, WindowChanges: five.Add(16 * time.Hour), Due: true, Has: planned}, nil, five.Add(16 * time.Hour)},
@@ -55,7 +55,7 @@ func TestDecide(t *testing.T) {
 		"Drained":      {"One write says both.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, draining)}, has(over, drained), time.Time{}},
 		"AtTheEnd":     {"Nothing is left to say.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, over, drained)}, nil, time.Time{}},
 		"DrainedLate":  {"A manager that comes late says what is the case.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true}, drained, time.Time{}},
-		"ByOthers":     {"Somebody deletes the Machine in the middle of its window.", departureFacts{Now: before, WindowChanges: five, Why: "External"}, one("DrainInProgress", "True", "ScheduledMachineLeaves", "ScheduledMachine lab/box leaves: External"), time.Time{}},
+		"ByOthers":     {"Somebody deletes the Machine in the middle of its window.", departureFacts{Now: before, WindowChanges: five, Why: "External"}, one("DrainInProgress", "True", "ScheduledMachineDeparting", "ScheduledMachine lab/box leaves: External"), time.Time{}},
 		"Cancelled":    {"The window is open again before anything was taken.", departureFacts{Now: before, WindowChanges: five, Has: has(planned, draining)}, has(gone("MaintenancePlanned"), gone("DrainInProgress")), five.Add(-10 * time.Minute)},
 		"Returned":     {"A Node that is there again does not leave.", departureFacts{Now: before, WindowChanges: five, Has: has(over, drained)}, has(gone("DrainInProgress"), gone("Drained")), five.Add(-10 * time.Minute)},
 		"Urgent":       {"The owner waits for no write.", departureFacts{Now: five, WindowChanges: five, Urgent: true, Why: "EmergencyReclaim"}, nil, time.Time{}},

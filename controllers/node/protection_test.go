@@ -399,7 +399,7 @@ func TestWhatCannotBeSeenIsUnknown(t *testing.T) {
 	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
 	look()
 	c := conditions.Get(w.sm, v1alpha1.OwnerProtectedCondition)
-	if c.Status != metav1.ConditionUnknown || c.Reason != "AgentUnseen" || strings.Contains(c.Message, "51234") {
+	if c.Status != metav1.ConditionUnknown || c.Reason != "AgentStatusUnknown" || strings.Contains(c.Message, "51234") {
 		t.Errorf("got %+v", c)
 	}
 	w.Writes = nil

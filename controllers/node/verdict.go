@@ -76,7 +76,7 @@ func notWanted(f Facts) (Verdict, bool) {
 func leaving(f Facts) (Verdict, bool) { return Verdict{Keep: true}, f.Leaving }
 
 func nodeRejected(f Facts) (Verdict, bool) {
-	return unknown(v1alpha1.NodeNotBelievedReason, "No agent is started for the owner, because it is unknown which Node is this machine's: "+f.RejectedNode), f.RejectedNode != ""
+	return unknown(v1alpha1.NodeRejectedReason, "No agent is started for the owner, because it is unknown which Node is this machine's: "+f.RejectedNode), f.RejectedNode != ""
 }
 
 func unseen(f Facts) (Verdict, bool) {
@@ -84,7 +84,7 @@ func unseen(f Facts) (Verdict, bool) {
 	case f.Disconnected:
 		return unknown(v1alpha1.NotConnectedReason, "The workload cluster is not connected: it is unknown whether the agent runs"), true
 	case f.Unreadable:
-		return unknown(v1alpha1.AgentUnseenReason, "The Node or the agent's pods cannot be read; the manager's log has the error"), true
+		return unknown(v1alpha1.AgentStatusUnknownReason, "The Node or the agent's pods cannot be read; the manager's log has the error"), true
 	default:
 		return Verdict{}, false
 	}

@@ -54,7 +54,7 @@ func TestDecide(t *testing.T) {
 		"Doubtful": {
 			reason: "No agent is put on a Node that is not believed, and what the machine says of it is the reason.",
 			facts:  node.Facts{Wanted: java.Hash(), RejectedNode: "Machine a: b, which Machine c has, too"},
-			status: open, why: "NodeNotBelieved", message: "unknown which Node is this machine's: Machine a: b, which Machine c has, too",
+			status: open, why: "NodeRejected", message: "unknown which Node is this machine's: Machine a: b, which Machine c has, too",
 		},
 		"DoubtfulAndLeaving":   {reason: "Nobody needs its agent any more.", facts: node.Facts{Wanted: java.Hash(), RejectedNode: "x", Leaving: true}, keep: true},
 		"DoubtfulNothingAsked": {reason: "Nobody is to be protected.", facts: node.Facts{RejectedNode: "x"}, drop: true},
@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 			facts: but(func(f *node.Facts) { f.Disconnected, f.Failure = true, "x" }),
 		},
 		"Unreadable": {
-			reason: "So is what cannot be listed.", status: open, why: "AgentUnseen", message: "cannot be read",
+			reason: "So is what cannot be listed.", status: open, why: "AgentStatusUnknown", message: "cannot be read",
 			facts: but(func(f *node.Facts) { f.Unreadable, f.Pod, f.Ready = true, false, false }),
 		},
 		"HostChanged": {

@@ -102,7 +102,7 @@ func TestTheEndOfARivalWakes(t *testing.T) {
 	w.runAgent("java")
 	w.want("", "", "")
 	w.clock.SetTime(w.clock.Now().Add(time.Minute))
-	w.want(metav1.ConditionUnknown, "NodeNotBelieved", "", written...)
+	w.want(metav1.ConditionUnknown, "NodeRejected", "", written...)
 	run(w.Fixture, w.sm, w.cache, &node.Reconciler{Clock: w.clock, Installs: true, Recorder: w.recorder})
 	w.Must(w.Client.Delete(t.Context(), rival))
 	until(w.Fixture, "its owner is protected", func() bool { w.Read(w.sm); return conditions.IsTrue(w.sm, v1alpha1.OwnerProtectedCondition) })
@@ -123,9 +123,9 @@ func TestItIsWokenByTimeAndByTheMachine(t *testing.T) {
 	}
 	time.Sleep(time.Second) // It has reconciled, and waits for its requeue.
 	w.clock.SetTime(five.Add(-10 * time.Minute))
-	says(v1alpha1.NodeWindowClosesReason)
+	says(v1alpha1.NodeWindowClosingReason)
 	w.admit(v1alpha1.WindowClosed)
-	says(v1alpha1.NodeLeavesReason)
+	says(v1alpha1.NodeDepartingReason)
 	w.drains(false, false)
 	w.drains(true, true)
 	says(v1alpha1.NodeDrainedReason)

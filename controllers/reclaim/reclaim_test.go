@@ -746,7 +746,7 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	if w.sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] != "" || !w.machine().DeletionTimestamp.IsZero() {
 		t.Errorf("writes %v", w.Writes)
 	}
-	if notes := w.events(); len(notes) == 0 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.ReclaimRequestRefusedEvent) {
+	if notes := w.events(); len(notes) == 0 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.ReclaimRequestRejectedEvent) {
 		t.Errorf("nobody is told: %q", notes)
 	}
 }
@@ -763,7 +763,7 @@ func (w *world) refused(reason, says string) {
 	if len(w.Writes) != 0 {
 		w.Errorf("writes %v", w.Writes)
 	}
-	if notes := w.events(); len(notes) != 1 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.ReclaimRequestRefusedEvent) || !strings.Contains(notes[0], says) {
+	if notes := w.events(); len(notes) != 1 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.ReclaimRequestRejectedEvent) || !strings.Contains(notes[0], says) {
 		w.Errorf("events %q", notes)
 	}
 	if got := testutil.ToFloat64(reclaim.ScreenedRequests.WithLabelValues(reason)) - before; got != 1 {

@@ -61,7 +61,7 @@ func (r *Reconciler) reportScreened(ctx context.Context, s *scope, why string) {
 	}
 	screenedRequests.WithLabelValues(why).Inc()
 	ctrl.LoggerFrom(ctx).Info("Did not serve a request", "Node", record.Node, "why", why, "reason", record.Why())
-	kind, reason := corev1.EventTypeWarning, v1alpha1.ReclaimRequestRefusedEvent
+	kind, reason := corev1.EventTypeWarning, v1alpha1.ReclaimRequestRejectedEvent
 	if why == screenedStale {
 		kind, reason = corev1.EventTypeNormal, v1alpha1.ReclaimRequestStaleEvent
 	}

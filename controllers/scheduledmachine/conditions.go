@@ -243,8 +243,8 @@ func (s *scope) machineReady() metav1.Condition {
 }
 
 // mirrored mirrors the Ready condition of the Machine, and during its deletion the Deleting condition, which names pods
-// that block a drain. While Cluster API waits for a hook of 5-Spot, it uses 5-Spot's condition ReadyToLeave, which has
-// more detail.
+// that block a drain. While Cluster API waits for a hook of 5-Spot, it uses 5-Spot's condition ReadyForDeletion, which
+// has more detail.
 func (s *scope) mirrored() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.MachineReadyCondition, Status: metav1.ConditionFalse}
 	m := s.children.Machine
@@ -260,7 +260,7 @@ func (s *scope) mirrored() metav1.Condition {
 	if deleting != nil && deleting.Status != metav1.ConditionTrue {
 		deleting = nil
 	}
-	if ours := conditions.Get(m, v1alpha1.ReadyToLeaveCondition); !m.DeletionTimestamp.IsZero() && ours != nil && ours.Status == metav1.ConditionFalse && atHook(deleting) {
+	if ours := conditions.Get(m, v1alpha1.ReadyForDeletionCondition); !m.DeletionTimestamp.IsZero() && ours != nil && ours.Status == metav1.ConditionFalse && atHook(deleting) {
 		c.Reason, c.Message = ours.Reason, ours.Message
 		return c
 	}
@@ -388,9 +388,9 @@ func (s *scope) reachable() metav1.Condition {
 	last := conditions.Get(s.scheduled, c.Type)
 	switch {
 	case s.cluster != nil && !workload.MatchesFilter(s.filter, s.cluster):
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ClusterNotServedReason
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.WatchFilterMismatchReason
 		c.Message = fmt.Sprintf("Cluster %s lacks the label %s=%s: owners' requests are not seen; label the Cluster", s.cluster.Name, clusterv1.WatchLabel, s.filter)
-	case s.cluster != nil && !s.tried && last != nil && last.Reason != v1alpha1.ClusterNotServedReason:
+	case s.cluster != nil && !s.tried && last != nil && last.Reason != v1alpha1.WatchFilterMismatchReason:
 		// After a start, the manager has not tried to connect yet. The last condition stays; otherwise each restart
 		// would write each status twice.
 		return *last

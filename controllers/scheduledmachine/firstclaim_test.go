@@ -271,7 +271,7 @@ func TestTheOwnerHasTheHostOfATemplate(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, `{"node":"n","requestedAt":"2025-01-20T10:00:00Z"}`)
 	})
 	b.settle()
-	if request, asked := b.sm.ReclaimRequest(); !asked || request.Of != "box" {
+	if request, asked := b.sm.ReclaimRequest(); !asked || request.PropagatedFrom != "box" {
 		t.Errorf("whoever would lend the same host is asked, too: %+v, phase %s", request, b.sm.Status.Phase)
 	}
 }

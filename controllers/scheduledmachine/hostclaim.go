@@ -40,7 +40,7 @@ func (s *scope) hostClaimed() metav1.Condition {
 	other, same := s.other(), s.host.ID.String()
 	switch s.host.Standing {
 	case hosts.Withheld:
-		c.Reason = v1alpha1.OwnerHasHostReason
+		c.Reason = v1alpha1.HostReclaimedReason
 		c.Message = fmt.Sprintf("The owner of the host (%s) requested it through %s, and has not lent it again. Nothing is created before kubectl 5spot resume %s", same, other, s.host.With.Name)
 	case hosts.Second:
 		c.Reason = v1alpha1.ClaimedByAnotherReason
@@ -53,7 +53,7 @@ func (s *scope) hostClaimed() metav1.Condition {
 		c.Reason = v1alpha1.ClaimedFirstReason
 		c.Message = fmt.Sprintf("The host (%s) is also named by %s: only this one goes on. Delete one of them, or correct its host", same, other)
 	default:
-		c.Reason = v1alpha1.SameMachineIDReason
+		c.Reason = v1alpha1.DuplicateMachineIDReason
 		c.Message = fmt.Sprintf("The machine of %s has the same %s: it is the same host, or a copy of its image. Give each host its own ID", other, same)
 	}
 	return c

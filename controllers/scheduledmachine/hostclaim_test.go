@@ -160,7 +160,7 @@ func TestACopyOfAnImageIsOnlySuspected(t *testing.T) {
 	}
 	a.settle()
 	for _, w := range []*world{a, b} {
-		w.claimed(v1alpha1.SameMachineIDReason, "0123456789abcdef0123456789abcdef", "copy of its image")
+		w.claimed(v1alpha1.DuplicateMachineIDReason, "0123456789abcdef0123456789abcdef", "copy of its image")
 		w.edit(func(sm *v1alpha1.ScheduledMachine) {
 			sm.Spec.MachineTemplate.Labels = map[string]string{"example.org/x": "y"}
 		})
@@ -225,7 +225,7 @@ func TestTheOwnerHasTheHost(t *testing.T) {
 				metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, request.String())
 			})
 			told.reconcile()
-			want := v1alpha1.ReclaimRecord{Reason: request.Reason, RequestedAt: request.RequestedAt, Of: asked.sm.Name}
+			want := v1alpha1.ReclaimRecord{Reason: request.Reason, RequestedAt: request.RequestedAt, PropagatedFrom: asked.sm.Name}
 			got, ok := told.sm.ReclaimRequest()
 			if diff := cmp.Diff(want, got); !ok || diff != "" {
 				t.Fatalf("whoever lends the same host is asked, too (%v): -want, +got:\n%s", ok, diff)
@@ -251,7 +251,7 @@ func TestTheOwnerHasTheHost(t *testing.T) {
 			}
 			enable(told)
 			quiet(told, "a person turned it on")
-			told.claimed(v1alpha1.OwnerHasHostReason, "through ScheduledMachine "+asked.sm.Name)
+			told.claimed(v1alpha1.HostReclaimedReason, "through ScheduledMachine "+asked.sm.Name)
 			if _, made := b.machine(); made {
 				t.Fatal("the owner has the host, and another lends it")
 			}

@@ -222,7 +222,7 @@ func since(sm *v1alpha1.ScheduledMachine, wanted []hosts.ID) time.Time {
 // added later: package reclaim adds the times of a person's request.
 func requestDigest(sm *v1alpha1.ScheduledMachine) string {
 	record, reclaimed := sm.Reclaimed()
-	if !reclaimed || record.Of != "" {
+	if !reclaimed || record.PropagatedFrom != "" {
 		return ""
 	}
 	times := sm.Annotations[v1alpha1.ReclaimTimesAnnotation]

@@ -47,9 +47,9 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 		}
 		if o := others[i]; mine.WithheldBy(o) {
 			requests = append(requests, o.Request)
-			if s.host.requested.Of == "" || o.Name < s.host.requested.Of {
+			if s.host.requested.PropagatedFrom == "" || o.Name < s.host.requested.PropagatedFrom {
 				record, _ := sm.Reclaimed()
-				s.host.requested = v1alpha1.ReclaimRecord{Reason: record.Reason, RequestedAt: record.RequestedAt, Of: o.Name}
+				s.host.requested = v1alpha1.ReclaimRecord{Reason: record.Reason, RequestedAt: record.RequestedAt, PropagatedFrom: o.Name}
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func TestASharedNodeGoesToNobodyAnew(t *testing.T) {
 	}
 	w.sm.Spec.KillIfCommands = []string{"java"}
 	w.Must(w.Client.Update(t.Context(), w.sm))
-	conditions.Set(w.sm, metav1.Condition{Type: v1alpha1.OwnerProtectedCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.NodeNotBelievedReason})
+	conditions.Set(w.sm, metav1.Condition{Type: v1alpha1.OwnerProtectedCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.NodeRejectedReason})
 	w.Must(w.Client.Status().Update(t.Context(), w.sm))
 	w.settle()
 	if !conditions.Has(w.sm, v1alpha1.OwnerProtectedCondition) {

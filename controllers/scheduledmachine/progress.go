@@ -34,8 +34,8 @@ func (s *scope) mayWait(now time.Time) bool {
 // firstStepReport reports whether a departure step states its cause for the first time, after a report that the Machine
 // is being deleted.
 func (s *scope) firstStepReport() bool {
-	step := conditions.Get(s.children.Machine, v1alpha1.ReadyToLeaveCondition)
-	return step != nil && step.Reason != v1alpha1.AskingReason &&
+	step := conditions.Get(s.children.Machine, v1alpha1.ReadyForDeletionCondition)
+	return step != nil && step.Reason != v1alpha1.WaitingForResponseReason &&
 		conditions.GetReason(s.scheduled, v1alpha1.MachineReadyCondition) == step.Reason &&
 		conditions.GetReason(s.before, v1alpha1.MachineReadyCondition) == clusterv1.MachineDeletingReason
 }

@@ -46,7 +46,7 @@ func (r *Reconciler) saveReclaimRecord(ctx context.Context, sm *v1alpha1.Schedul
 			ClusterName: sm.Spec.ClusterName,
 			// Overlong values in the record are cut. Otherwise the API server would reject the object and block the
 			// deletion.
-			Node: clip.To(record.Node, maxNode), NodeUID: clip.To(string(record.NodeUID), maxNodeUID), Of: clip.To(record.Of, maxNode),
+			Node: clip.To(record.Node, maxNode), NodeUID: clip.To(string(record.NodeUID), maxNodeUID), PropagatedFrom: clip.To(record.PropagatedFrom, maxNode),
 			Reason: record.Reason, RequestedAt: record.RequestedAt, StoredAt: record.StoredAt, Host: storedNames(sm, record.Node),
 		},
 	}
@@ -130,10 +130,10 @@ func (r *Reconciler) adoptReclaimRecord(ctx context.Context, sm *v1alpha1.Schedu
 	case err != nil:
 		return nil, fmt.Errorf("looking for ReclaimedMachine: %w", err)
 	}
-	if sm.Annotations[v1alpha1.InheritedAnnotation] == string(left.UID) {
+	if sm.Annotations[v1alpha1.ReclaimedMachineUIDAnnotation] == string(left.UID) {
 		return left, nil
 	}
-	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.InheritedAnnotation, string(left.UID))
+	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedMachineUIDAnnotation, string(left.UID))
 	sm.SetServedReclaim(left.Record().Served(r.Clock.Now()))
 	sm.Spec.Schedule.Enabled = new(false)
 	ctrl.LoggerFrom(ctx).Info("Keeping machine with its owner, as before it was deleted", "reason", left.Record().Why())

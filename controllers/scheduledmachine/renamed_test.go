@@ -69,7 +69,7 @@ func TestTheOwnersNoOutlivesARename(t *testing.T) {
 			if !tc.withheld {
 				return
 			}
-			b.claimed(v1alpha1.OwnerHasHostReason, "box", "kubectl 5spot resume box")
+			b.claimed(v1alpha1.HostReclaimedReason, "box", "kubectl 5spot resume box")
 			left := &v1alpha1.ReclaimedMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "box"}}
 			b.Read(left)
 			if got, want := b.r.OfReclaimed(t.Context(), left), []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(left)}, {NamespacedName: client.ObjectKeyFromObject(b.sm)}}; !slices.Equal(got, want) {
@@ -105,7 +105,7 @@ func TestWhoWasToldMayBeLentAgain(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, java.String())
 	})
 	told.settle()
-	told.claimed(v1alpha1.OwnerHasHostReason, "box")
+	told.claimed(v1alpha1.HostReclaimedReason, "box")
 	w.Must(w.Client.Delete(w.Context(), w.sm))
 	w.settle()
 	if !w.left() {
@@ -129,7 +129,7 @@ func TestARenameIsNotAskedOfALateCache(t *testing.T) {
 	for b.sm.Status.ObservedGeneration == 0 { // The first complete reconcile sets it.
 		b.reconcile()
 	}
-	b.claimed(v1alpha1.OwnerHasHostReason, "box")
+	b.claimed(v1alpha1.HostReclaimedReason, "box")
 }
 
 // notYet is a cache that shows no ReclaimedMachines yet.

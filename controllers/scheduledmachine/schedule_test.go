@@ -168,7 +168,7 @@ func showsWhatHolds(t *testing.T, reason string) {
 	w.settle()
 	m, _ := w.machine()
 	const busy = "load balancer edge: web/ws-1 has 9 connections"
-	w.report(m, v1alpha1.ReadyToLeaveCondition, metav1.ConditionFalse, reason, busy)
+	w.report(m, v1alpha1.ReadyForDeletionCondition, metav1.ConditionFalse, reason, busy)
 	w.settle()
 	if got := conditions.Get(w.sm, v1alpha1.MachineReadyCondition); got.Message != busy || got.Reason != reason {
 		t.Errorf("before Cluster API has said anything it says %s: %s", got.Reason, got.Message)
@@ -185,7 +185,7 @@ func showsWhatHolds(t *testing.T, reason string) {
 		{metav1.ConditionTrue, "load balancer edge missed its deadline", "Waiting for pre-drain hooks to succeed"},
 	} {
 		m, _ = w.machine()
-		w.report(m, v1alpha1.ReadyToLeaveCondition, tc.status, v1alpha1.WaitingForExtensionReason, tc.says)
+		w.report(m, v1alpha1.ReadyForDeletionCondition, tc.status, v1alpha1.WaitingForExtensionReason, tc.says)
 		w.settle()
 		w.clock.SetTime(w.clock.Now().Add(time.Minute)) // Progress is reported after 10 s.
 		w.settle()

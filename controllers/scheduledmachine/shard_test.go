@@ -48,22 +48,22 @@ func TestAClusterOfAnotherShardIsNotReachable(t *testing.T) {
 		}
 		w.want(v1alpha1.PhaseActive, v1alpha1.WorkloadClusterReachableCondition, status, reason)
 	}
-	want(v1alpha1.ClusterNotServedReason, connected) // The connection will close.
+	want(v1alpha1.WatchFilterMismatchReason, connected) // The connection will close.
 	c := conditions.Get(w.sm, v1alpha1.WorkloadClusterReachableCondition)
 	for _, part := range []string{"Cluster " + w.cluster.Name + " lacks", clusterv1.WatchLabel + "=mine", "owners' requests are not seen", "label the Cluster"} {
 		if !strings.Contains(c.Message, part) {
 			t.Errorf("message must have %q, the way out: %s", part, c.Message)
 		}
 	}
-	want(v1alpha1.ClusterNotServedReason, untried)
+	want(v1alpha1.WatchFilterMismatchReason, untried)
 	w.label("mine")
 	want(v1alpha1.NotConnectedReason, untried)
 	want(v1alpha1.ConnectedReason, connected)
 	want(v1alpha1.ConnectedReason, untried) // A starting manager does not change the condition.
 	w.label("yours")
-	want(v1alpha1.ClusterNotServedReason, untried)
+	want(v1alpha1.WatchFilterMismatchReason, untried)
 	w.Writes = nil
-	want(v1alpha1.ClusterNotServedReason, untried)
+	want(v1alpha1.WatchFilterMismatchReason, untried)
 	if len(w.Writes) != 0 {
 		t.Errorf("what is settled writes nothing: %v", w.Writes)
 	}

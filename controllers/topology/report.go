@@ -38,7 +38,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d decision, actErr er
 	}
 	kind := corev1.EventTypeNormal
 	switch c.Reason {
-	case v1alpha1.VariableInvalidReason, v1alpha1.NameTakenReason, v1alpha1.ApplyFailedReason:
+	case v1alpha1.VariableInvalidReason, v1alpha1.NameConflictReason, v1alpha1.ApplyFailedReason:
 		kind = corev1.EventTypeWarning
 	}
 	r.Recorder.Eventf(cluster, nil, kind, c.Reason, "ApplyScheduledMachines", "%s", c.Message)
@@ -57,11 +57,11 @@ func conditionOf(s *scope, d decision, actErr error) metav1.Condition {
 		c.Reason = v1alpha1.VariableInvalidReason
 		c.Message = "nothing is changed: " + strings.Join(messages, "; ")
 	case errors.Is(actErr, errTaken):
-		c.Reason, c.Message = v1alpha1.NameTakenReason, joined(actErr)
+		c.Reason, c.Message = v1alpha1.NameConflictReason, joined(actErr)
 	case actErr != nil:
 		c.Reason, c.Message = v1alpha1.ApplyFailedReason, joined(actErr)
 	case len(d.leaving) > 0:
-		c.Reason = v1alpha1.MachinesLeavingReason
+		c.Reason = v1alpha1.MachinesDeletingReason
 		c.Message = "ScheduledMachines are leaving: " + strings.Join(d.leaving, ", ")
 	case len(d.paused) > 0:
 		c.Reason = v1alpha1.MachinesPausedReason

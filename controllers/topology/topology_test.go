@@ -16,9 +16,9 @@ import (
 
 const (
 	applied = v1alpha1.VariableAppliedReason
-	leaving = v1alpha1.MachinesLeavingReason
+	leaving = v1alpha1.MachinesDeletingReason
 	invalid = v1alpha1.VariableInvalidReason
-	taken   = v1alpha1.NameTakenReason
+	taken   = v1alpha1.NameConflictReason
 )
 
 func TestMachinesFollowTheVariable(t *testing.T) {

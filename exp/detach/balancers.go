@@ -256,7 +256,7 @@ func nodeAbandoned(a *expv1.NodeAttachment) bool {
 
 // current reports whether progress matches the present generation of the LoadBalancer and identity of the Node.
 func current(p *expv1.BalancerProgress, lb *expv1.LoadBalancer, a *expv1.NodeAttachment) bool {
-	return p != nil && p.Generation == lb.Generation && p.LookedFor == discoveryHash(a)
+	return p != nil && p.Generation == lb.Generation && p.DiscoveryHash == discoveryHash(a)
 }
 
 // discoveryHash returns a hash of the trigger, the Node's UID, its provider ID and its addresses. Discovery runs again
@@ -294,7 +294,7 @@ func (s *nodeBalancer) add(m expv1.Membership, taken bool) {
 
 // membershipOf converts a recorded membership to the Driver's type.
 func membershipOf(m expv1.Membership) balancer.Membership {
-	return balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts}
+	return balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Persistent: m.Persistent}
 }
 
 // readMemberships discovers memberships where necessary, and reads the status of all.
@@ -700,9 +700,9 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 		return errors.Join(errs...) // No request was sent, so Reachable does not change.
 	}
 	before := o.lb.DeepCopy()
-	c := metav1.Condition{Type: expv1.ReachableCondition, Status: metav1.ConditionTrue, Reason: expv1.AnsweredReason}
+	c := metav1.Condition{Type: expv1.ReachableCondition, Status: metav1.ConditionTrue, Reason: expv1.CallSucceededReason}
 	if err := join(o.failed, o.callErrors); err != nil {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, expv1.NoAnswerReason, clip.Message(err.Error())
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, expv1.CallFailedReason, clip.Message(err.Error())
 	}
 	conditions.Set(o.lb, c)
 	if err := r.Actuate.PatchStatus(ctx, o.lb, before); err != nil {

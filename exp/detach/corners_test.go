@@ -108,7 +108,7 @@ type instances struct {
 func (i instances) Discover(ctx context.Context, node balancer.Node) ([]balancer.Membership, error) {
 	found, err := i.edge.Discover(ctx, node)
 	for j := range found {
-		found[j].Lasts = i.lasts
+		found[j].Persistent = i.lasts
 	}
 	return found, err
 }

@@ -338,7 +338,7 @@ func TestASilentLoadBalancerIsTold(t *testing.T) {
 		}
 		w.edge.down = true
 		w.turn()
-		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c.Reason != expv1.LoadBalancerUnknownReason || c.Message != "edge: connection refused" {
+		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c.Reason != expv1.MembershipUnknownReason || c.Message != "edge: connection refused" {
 			t.Errorf("got %+v", c)
 		}
 		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status != metav1.ConditionFalse || c.Message != "connection refused" {
@@ -390,7 +390,7 @@ func TestWhatFailsForOneNodeKeepsNoOther(t *testing.T) {
 					t.Errorf("of ws-2 it says %+v", c)
 				}
 				if tc.says != "" {
-					if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c == nil || c.Reason != expv1.LoadBalancerUnknownReason || c.Message != tc.says {
+					if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c == nil || c.Reason != expv1.MembershipUnknownReason || c.Message != tc.says {
 						t.Errorf("of ws-1 it says %+v", c)
 					}
 				}
@@ -450,7 +450,7 @@ func TestHalfALoadBalancerIsTold(t *testing.T) {
 		w.edge.half = true
 		w.edit("ws-1", cordon)
 		turns()
-		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); !w.edge.servers["ws-1"].drains || c.Reason != expv1.LoadBalancerUnknownReason || c.Message != "edge: connection refused" {
+		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); !w.edge.servers["ws-1"].drains || c.Reason != expv1.MembershipUnknownReason || c.Message != "edge: connection refused" {
 			t.Errorf("drains %v, condition %+v", w.edge.servers["ws-1"].drains, c)
 		}
 		w.edit("ws-1", uncordon)

@@ -36,8 +36,8 @@ var IndexAddresses = indexAddresses
 // NodeField is nodeField, for tests.
 const NodeField = nodeField
 
-// LookedFor is discoveryHash, for tests.
-var LookedFor = discoveryHash
+// DiscoveryHash is discoveryHash, for tests.
+var DiscoveryHash = discoveryHash
 
 // NodeChanges, MachineChanges, PodChanges and SetChanges are the predicates of the watches, for tests.
 var (

@@ -90,7 +90,7 @@ func TestANodeAttachmentOfAnotherClusterIsLeftAlone(t *testing.T) {
 			Labels: map[string]string{clusterv1.ClusterNameLabel: "lab.x"}, Finalizers: []string{expv1.Finalizer},
 		}}
 		a.Spec.ClusterName, a.Spec.NodeName, a.Spec.NodeUID, a.Spec.Trigger = "lab.x", "ws-9", "u", "Departure"
-		a.Spec.Memberships = []expv1.Membership{{LoadBalancer: "theirs", Pool: "web", Member: "ws-9", Lasts: true}}
+		a.Spec.Memberships = []expv1.Membership{{LoadBalancer: "theirs", Pool: "web", Member: "ws-9", Persistent: true}}
 		w.create(a)
 		_, err := w.nodes.Reconcile(w.Context(), detach.RequestFor(cluster, "x.ws-9"))
 		w.must(err)

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	silentBalancers = prometheus.NewDesc("fivespot_load_balancers_silent",
+	unreachableBalancers = prometheus.NewDesc("fivespot_load_balancers_unreachable",
 		"LoadBalancers that did not answer the last call, by namespace and Cluster. They are called only while a Node leaves or comes back. Absent for a Cluster without LoadBalancers. Reported by the leader only.",
 		[]string{"namespace", "cluster"}, nil)
 	detachingNodes = prometheus.NewDesc("fivespot_detaching_nodes",
@@ -32,7 +32,7 @@ type Collector struct {
 
 // Describe implements prometheus.Collector.
 func (Collector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- silentBalancers
+	ch <- unreachableBalancers
 	ch <- detachingNodes
 }
 
@@ -47,24 +47,24 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	balancers, attachments := &expv1.LoadBalancerList{}, &expv1.NodeAttachmentList{}
 	if err := c.Reader.List(ctx, balancers, client.UnsafeDisableDeepCopy); err != nil {
-		ch <- prometheus.NewInvalidMetric(silentBalancers, err)
+		ch <- prometheus.NewInvalidMetric(unreachableBalancers, err)
 		return
 	}
 	if err := c.Reader.List(ctx, attachments, client.UnsafeDisableDeepCopy); err != nil {
 		ch <- prometheus.NewInvalidMetric(detachingNodes, err)
 		return
 	}
-	silent := map[client.ObjectKey]int{}
+	unreachable := map[client.ObjectKey]int{}
 	for i := range balancers.Items {
 		lb := &balancers.Items[i]
 		n := 0
 		if conditions.IsFalse(lb, expv1.ReachableCondition) {
 			n = 1
 		}
-		silent[client.ObjectKey{Namespace: lb.Namespace, Name: lb.Spec.ClusterName}] += n
+		unreachable[client.ObjectKey{Namespace: lb.Namespace, Name: lb.Spec.ClusterName}] += n
 	}
-	for k, n := range silent {
-		ch <- prometheus.MustNewConstMetric(silentBalancers, prometheus.GaugeValue, float64(n), k.Namespace, k.Name)
+	for k, n := range unreachable {
+		ch <- prometheus.MustNewConstMetric(unreachableBalancers, prometheus.GaugeValue, float64(n), k.Namespace, k.Name)
 	}
 	type key struct{ namespace, cluster, phase string }
 	nodes := map[key]int{}

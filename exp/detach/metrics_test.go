@@ -69,7 +69,7 @@ func TestSilentLoadBalancersAndWaitingNodesAreCounted(t *testing.T) {
 		}
 	}
 	want := map[string]float64{
-		"fivespot_load_balancers_silent idle farm": 0, "fivespot_load_balancers_silent lab farm": 2,
+		"fivespot_load_balancers_unreachable idle farm": 0, "fivespot_load_balancers_unreachable lab farm": 2,
 		"fivespot_detaching_nodes lab farm Detached": 1, "fivespot_detaching_nodes lab farm Unknown": 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

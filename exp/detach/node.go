@@ -408,7 +408,7 @@ func (s *scope) record() (r plan.Record) {
 		if !a.DeletionTimestamp.IsZero() && !slices.ContainsFunc(s.balancers, func(b expv1.LoadBalancer) bool { return b.Name == m.LoadBalancer }) {
 			continue
 		}
-		if r.Memberships++; m.Lasts {
+		if r.Memberships++; m.Persistent {
 			r.Permanent++
 		}
 	}
@@ -521,7 +521,7 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 // fill writes the decision into the spec.
 func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) {
 	if d.Forget {
-		a.Spec.Memberships = slices.DeleteFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return !m.Lasts })
+		a.Spec.Memberships = slices.DeleteFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return !m.Persistent })
 	}
 	if detachesMore(a, d) {
 		a.Spec.Since = now

@@ -128,7 +128,7 @@ func TestARecordWithoutAddresses(t *testing.T) {
 				a := w.attachment("ws-1")
 				a.Spec.Memberships[0].Address = ""
 				w.must(w.Update(w.Context(), a))
-				a.Status.LoadBalancers[0].LookedFor, a.Status.LoadBalancers[0].Members[0].Address = "old", ""
+				a.Status.LoadBalancers[0].DiscoveryHash, a.Status.LoadBalancers[0].Members[0].Address = "old", ""
 				w.must(w.Status().Update(w.Context(), a))
 				w.edge.servers["ws-1"].address = c.address
 				w.edge.half = c.half

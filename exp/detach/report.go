@@ -87,7 +87,7 @@ func (s *nodeBalancer) report(o *round) {
 	if phase := s.phase(o); phase != "" {
 		p := expv1.BalancerProgress{Name: name, Phase: phase, Members: s.states(name)}
 		if s.discovered {
-			p.Generation, p.LookedFor = o.lb.Generation, discoveryHash(a)
+			p.Generation, p.DiscoveryHash = o.lb.Generation, discoveryHash(a)
 		}
 		p.Message = clip.To(clip.Text(s.message(phase, o)), maxMessage)
 		a.Status.LoadBalancers = append(a.Status.LoadBalancers, p)
@@ -168,7 +168,7 @@ func (o *round) waitsFor(m plan.Member, step plan.MemberAction) string {
 
 // recordOf converts a Driver's membership to the API type.
 func recordOf(lb string, m balancer.Membership) expv1.Membership {
-	return expv1.Membership{LoadBalancer: lb, Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Lasts: m.Lasts}
+	return expv1.Membership{LoadBalancer: lb, Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Persistent: m.Persistent}
 }
 
 func nameOf(m balancer.Membership) string {
@@ -193,9 +193,9 @@ func summary(a *expv1.NodeAttachment) metav1.Condition {
 		reason := ""
 		switch p.Phase {
 		case expv1.PhaseHeld:
-			reason = expv1.HeldByFloorReason
+			reason = expv1.InsufficientMembersReason
 		case expv1.PhaseUnknown:
-			reason = expv1.LoadBalancerUnknownReason
+			reason = expv1.MembershipUnknownReason
 		case expv1.PhasePending, expv1.PhaseDraining:
 			reason = expv1.DetachingReason
 		case expv1.PhaseDetached, expv1.PhaseAttaching:
@@ -215,8 +215,8 @@ func summary(a *expv1.NodeAttachment) metav1.Condition {
 func (r *BalancerReconciler) recordEvents(o *round, was *metav1.Condition, is metav1.Condition) {
 	switch {
 	case is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status):
-		r.Recorder.Eventf(o.lb, nil, corev1.EventTypeWarning, expv1.NoAnswerReason, "Detach", "%s", is.Message)
+		r.Recorder.Eventf(o.lb, nil, corev1.EventTypeWarning, expv1.CallFailedReason, "Detach", "%s", is.Message)
 	case is.Status == metav1.ConditionTrue && was != nil && was.Status == metav1.ConditionFalse:
-		r.Recorder.Eventf(o.lb, nil, corev1.EventTypeNormal, expv1.AnsweredReason, "Detach", "it answers again")
+		r.Recorder.Eventf(o.lb, nil, corev1.EventTypeNormal, expv1.CallSucceededReason, "Detach", "it answers again")
 	}
 }

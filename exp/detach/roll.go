@@ -287,8 +287,8 @@ func (r *NodeReconciler) outdated(ctx context.Context, reader client.Reader, s *
 	return err == nil && podFacts(pod).Revision != revision, err
 }
 
-// reportRolls writes the condition DaemonSetsRolled of each LoadBalancer. It records an Event when the reason changes
-// to RollWaits.
+// reportRolls writes the condition DaemonSetsUpToDate of each LoadBalancer. It records an Event when the reason changes
+// to RolloutStalled.
 func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[client.ObjectKey]plan.RollStep) error {
 	var errs []error
 	balancers := notDeleting(s.balancers)
@@ -298,15 +298,15 @@ func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[cl
 		if c := rollsOf(lb, turns); c != nil {
 			conditions.Set(lb, *c)
 		} else {
-			conditions.Delete(lb, expv1.DaemonSetsRolledCondition)
+			conditions.Delete(lb, expv1.DaemonSetsUpToDateCondition)
 		}
 		if err := r.Actuate.PatchStatus(ctx, lb, before); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		was, is := conditions.Get(before, expv1.DaemonSetsRolledCondition), conditions.Get(lb, expv1.DaemonSetsRolledCondition)
-		if is != nil && is.Reason == expv1.RollWaitsReason && (was == nil || was.Reason != is.Reason) {
-			r.Recorder.Eventf(lb, nil, corev1.EventTypeWarning, expv1.RollWaitsReason, "Detach", "%s", is.Message)
+		was, is := conditions.Get(before, expv1.DaemonSetsUpToDateCondition), conditions.Get(lb, expv1.DaemonSetsUpToDateCondition)
+		if is != nil && is.Reason == expv1.RolloutStalledReason && (was == nil || was.Reason != is.Reason) {
+			r.Recorder.Eventf(lb, nil, corev1.EventTypeWarning, expv1.RolloutStalledReason, "Detach", "%s", is.Message)
 		}
 	}
 	return errors.Join(errs...)
@@ -314,7 +314,7 @@ func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[cl
 
 // rollsOf returns the condition for the rolls of a LoadBalancer. It returns nil if no DaemonSet has roll set.
 func rollsOf(lb *expv1.LoadBalancer, turns map[client.ObjectKey]plan.RollStep) *metav1.Condition {
-	c := &metav1.Condition{Type: expv1.DaemonSetsRolledCondition, Status: metav1.ConditionTrue, Reason: expv1.UpToDateReason}
+	c := &metav1.Condition{Type: expv1.DaemonSetsUpToDateCondition, Status: metav1.ConditionTrue, Reason: expv1.UpToDateReason}
 	var notes []string
 	rolls := false
 	for _, d := range lb.Spec.DaemonSets {
@@ -324,9 +324,9 @@ func rollsOf(lb *expv1.LoadBalancer, turns map[client.ObjectKey]plan.RollStep) *
 			continue
 		}
 		if c.Status = metav1.ConditionFalse; t.Late {
-			c.Reason = expv1.RollWaitsReason
+			c.Reason = expv1.RolloutStalledReason
 		} else if c.Reason == expv1.UpToDateReason {
-			c.Reason = expv1.RollingReason
+			c.Reason = expv1.RollingOutReason
 		}
 		text := fmt.Sprintf("%s/%s: ", d.Namespace, d.Name)
 		if t.Left > 0 {

@@ -121,10 +121,10 @@ func (w *world) want(when, want string) {
 	}
 }
 
-// rolled returns the condition DaemonSetsRolled.
+// rolled returns the condition DaemonSetsUpToDate.
 func (w *world) rolled() metav1.Condition {
 	w.Helper()
-	c := conditions.Get(w.balancer(), expv1.DaemonSetsRolledCondition)
+	c := conditions.Get(w.balancer(), expv1.DaemonSetsUpToDateCondition)
 	if c == nil {
 		return metav1.Condition{}
 	}
@@ -159,7 +159,7 @@ func TestARollTakesOneNodeAfterTheOther(t *testing.T) {
 			w.turn()
 		}
 		w.want("It is being taken out", "1 out, 1")
-		w.wantRolled(expv1.RollingReason, "edge/ingress: 2 outdated; Node ws-1 is being taken out")
+		w.wantRolled(expv1.RollingOutReason, "edge/ingress: 2 outdated; Node ws-1 is being taken out")
 		if a := w.attachment("ws-1"); a.Spec.Trigger != "DaemonSetRoll edge/ingress" {
 			t.Errorf("attachment %+v", a.Spec)
 		}
@@ -174,7 +174,7 @@ func TestARollTakesOneNodeAfterTheOther(t *testing.T) {
 			w.turn()
 		}
 		w.want("The next one starts", "2 out, 1")
-		w.wantRolled(expv1.RollingReason, "edge/ingress: 1 outdated; Node ws-1 waits for a Ready pod")
+		w.wantRolled(expv1.RollingOutReason, "edge/ingress: 1 outdated; Node ws-1 waits for a Ready pod")
 		w.readyPod("ws-1", corev1.ConditionTrue)
 		w.observeSet()
 		w.settle()
@@ -264,7 +264,7 @@ func TestWhatARollWaitsFor(t *testing.T) {
 				tc.before(w)
 				w.settle()
 				w.want(name+": "+tc.reason, tc.pods)
-				w.wantRolled(expv1.RollWaitsReason, tc.says)
+				w.wantRolled(expv1.RolloutStalledReason, tc.says)
 				tc.after(w)
 				w.settle()
 				w.want(name+", after", tc.then)
@@ -371,7 +371,7 @@ func TestWhoIsAwayIsNotRolled(t *testing.T) {
 		w.replace(true)
 		w.settle()
 		w.want("It is rolled", "1 out, 2")
-		w.wantRolled(expv1.RollingReason, "edge/ingress: 1 outdated; Node ws-1 is out for another reason")
+		w.wantRolled(expv1.RollingOutReason, "edge/ingress: 1 outdated; Node ws-1 is out for another reason")
 		w.readyPod("ws-1", corev1.ConditionTrue)
 		w.edit("ws-1", uncordon)
 		w.settle()

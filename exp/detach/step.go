@@ -48,7 +48,7 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v l
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return v, nil
 	}
-	v.Reason = fivespotv1.AskingReason
+	v.Reason = fivespotv1.WaitingForResponseReason
 	balancers, err := balancersOf(ctx, s.Reader, d.Cluster())
 	if err != nil {
 		return v, err

@@ -97,7 +97,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 					tc.attachment.Namespace, tc.attachment.Name = cluster.Namespace, detach.AttachmentName(cluster.Name, "ws-1")
 					tc.attachment.Spec.ClusterName, tc.attachment.Spec.NodeName = cluster.Name, "ws-1"
 					for i := range tc.attachment.Status.LoadBalancers {
-						tc.attachment.Status.LoadBalancers[i].LookedFor = detach.LookedFor(tc.attachment)
+						tc.attachment.Status.LoadBalancers[i].DiscoveryHash = detach.DiscoveryHash(tc.attachment)
 					}
 					status := tc.attachment.Status
 					w.create(tc.attachment)
@@ -114,7 +114,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 					want.Reason = v1alpha1.WaitingForLoadBalancersReason
 				}
 				if tc.asking {
-					want.Reason = v1alpha1.AskingReason
+					want.Reason = v1alpha1.WaitingForResponseReason
 				}
 				step := detach.Step{Reader: w}
 				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began, Grace: tc.grace}, began.Add(tc.after))

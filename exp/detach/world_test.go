@@ -454,7 +454,7 @@ func (e *edge) Discover(_ context.Context, node balancer.Node) (found []balancer
 	}
 	for name, s := range e.servers {
 		if slices.Contains(node.Addresses, s.address) {
-			found = append(found, balancer.Membership{Pool: "web", Member: name, Address: s.address, Lasts: !e.cloud})
+			found = append(found, balancer.Membership{Pool: "web", Member: name, Address: s.address, Persistent: !e.cloud})
 		}
 	}
 	return found, e.partly()

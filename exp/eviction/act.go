@@ -62,17 +62,17 @@ func (e *Evictor) markPod(ctx context.Context, s *scope) (again bool, err error)
 	}
 	mark(s.pod, s.request.Spec.Request, since)
 	again, err = rereadOnConflict(false, e.Write.Patch(ctx, s.pod, pod))
-	if again || err != nil || !s.request.Spec.AskedTime.IsZero() {
+	if again || err != nil || !s.request.Spec.RequestedTime.IsZero() {
 		return again, err
 	}
 	return e.confirm(ctx, s, since)
 }
 
-// confirm records when the guard marked the pod, as AskedTime. The field is immutable: if another guard has set it,
+// confirm records when the guard marked the pod, as RequestedTime. The field is immutable: if another guard has set it,
 // confirm ignores the error.
 func (e *Evictor) confirm(ctx context.Context, s *scope, since time.Time) (again bool, err error) {
 	before := s.request.DeepCopy()
-	s.request.Spec.AskedTime = metav1.NewTime(since)
+	s.request.Spec.RequestedTime = metav1.NewTime(since)
 	if err = e.Write.Patch(ctx, s.request, before); apierrors.IsInvalid(err) {
 		return false, nil
 	}
@@ -117,7 +117,7 @@ func (e *Evictor) record(ctx context.Context, s *scope, d verdict.Decision) (aga
 		r.Spec.Intent = evictionv1.IntentRelocation
 	} else {
 		r.Labels = map[string]string{evictionv1.ControllerLabel: controllerOf(s.pod)}
-		if r.Spec.AskedTime, err = e.previousAskedTime(ctx, s); err != nil {
+		if r.Spec.RequestedTime, err = e.previousRequestedTime(ctx, s); err != nil {
 			return false, nil, err
 		}
 	}
@@ -145,11 +145,11 @@ func controllerOf(pod *corev1.Pod) string {
 // deadline would start again. Pods that ran before the drain, nearly all, cost no live list.
 const longestLag = time.Minute
 
-// previousAskedTime returns the askedTime of the pod that this pod replaces, zero if there is none. A pod that is recreated
-// on a draining Node keeps the first deadline; otherwise an operator that ignores the cordon would block the drain
-// forever. Only requests of the current drain have the controller label, unless no guard saw the drain end: an askedTime
-// before the Node was cordoned belongs to an earlier drain.
-func (e *Evictor) previousAskedTime(ctx context.Context, s *scope) (first metav1.Time, err error) {
+// previousRequestedTime returns the requestedTime of the pod that this pod replaces, zero if there is none. A pod that is
+// recreated on a draining Node keeps the first deadline; otherwise an operator that ignores the cordon would block the
+// drain forever. Only requests of the current drain have the controller label, unless no guard saw the drain end: a
+// requestedTime before the Node was cordoned belongs to an earlier drain.
+func (e *Evictor) previousRequestedTime(ctx context.Context, s *scope) (first metav1.Time, err error) {
 	reader := e.Cache
 	if reader == nil || e.Clock.Now().Before(s.pod.CreationTimestamp.Add(longestLag)) {
 		reader = e.Live
@@ -164,10 +164,10 @@ func (e *Evictor) previousAskedTime(ctx context.Context, s *scope) (first metav1
 		r := &list.Items[i]
 		replaced := r.Spec.Pod.Name == s.pod.Name || controller != "" && r.Labels[evictionv1.ControllerLabel] == controller
 		if !replaced || r.Spec.Pod.UID == s.pod.UID || r.Spec.NodeName != s.pod.Spec.NodeName ||
-			r.Spec.Policy != s.policy.PolicyReference || r.Spec.AskedTime.IsZero() || s.pod.CreationTimestamp.Before(&r.Spec.AskedTime) {
+			r.Spec.Policy != s.policy.PolicyReference || r.Spec.RequestedTime.IsZero() || s.pod.CreationTimestamp.Before(&r.Spec.RequestedTime) {
 			continue
 		}
-		asked = append(asked, r.Spec.AskedTime)
+		asked = append(asked, r.Spec.RequestedTime)
 	}
 	if len(asked) == 0 {
 		return first, nil

@@ -122,7 +122,7 @@ func mark(pod client.Object, r evictionv1.Request, since time.Time) {
 
 // unmark removes the mark of a request from a pod. A mark that another client wrote or changed stays.
 func unmark(pod client.Object, r *evictionv1.RescheduleRequest) {
-	if markedAt(pod).IsZero() && r.Spec.AskedTime.IsZero() {
+	if markedAt(pod).IsZero() && r.Spec.RequestedTime.IsZero() {
 		return
 	}
 	if asks := r.Spec.Request; hasMark(pod, asks) {
@@ -141,7 +141,7 @@ func requestFacts(r *evictionv1.RescheduleRequest, node verdict.Node) *verdict.R
 		return nil
 	}
 	q := &verdict.Request{
-		Since: r.CreationTimestamp.Time, Queued: r.CreationTimestamp.Time, FirstMarked: r.Spec.AskedTime.Time, Node: node,
+		Since: r.CreationTimestamp.Time, Queued: r.CreationTimestamp.Time, FirstMarked: r.Spec.RequestedTime.Time, Node: node,
 		Relocation: r.Spec.Intent == evictionv1.IntentRelocation, Withdrawn: r.Spec.Intent == evictionv1.IntentWithdrawn,
 	}
 	if r.Spec.QueuedTime.After(q.Queued) {

@@ -228,12 +228,12 @@ func (e *Evictor) observeOthers(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
-// othersCached counts the same pods in the cache. It stops at maxConcurrent, and reads the requests with an AskedTime
-// first. The cost of an eviction of a waiting pod is then the same for ten pods and for thousands.
+// othersCached counts the same pods in the cache. It stops at maxConcurrent, and reads the requests with a
+// RequestedTime first. The cost of an eviction of a waiting pod is then the same for ten pods and for thousands.
 func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error) {
 	in, most := client.InNamespace(s.pod.Namespace), int(s.policy.MaxConcurrent)
 	asked := &evictionv1.RescheduleRequestList{}
-	if err := e.Cache.List(ctx, asked, in, client.MatchingFields{AskedTimeIndex: s.policy.String()}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := e.Cache.List(ctx, asked, in, client.MatchingFields{RequestedTimeIndex: s.policy.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, err
 	}
 	q := newQueue(asked.Items, s.policy, s.request, e.Clock.Now())
@@ -263,14 +263,14 @@ func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error)
 	return n, nil
 }
 
-// AskedTimeIndex is the index of Evictor.Cache over RescheduleRequests with an AskedTime.
-const AskedTimeIndex = "5spot.finos.org/asked"
+// RequestedTimeIndex is the index of Evictor.Cache over RescheduleRequests with a RequestedTime.
+const RequestedTimeIndex = "5spot.finos.org/asked"
 
-// IndexAskedTime returns the key of a RescheduleRequest in AskedTimeIndex, its policy. It returns none for a request
-// without an AskedTime.
+// IndexAskedTime returns the key of a RescheduleRequest in RequestedTimeIndex, its policy. It returns none for a request
+// without a RequestedTime.
 func IndexAskedTime(obj client.Object) []string {
 	r, ok := obj.(*evictionv1.RescheduleRequest)
-	if !ok || r.Spec.AskedTime.IsZero() {
+	if !ok || r.Spec.RequestedTime.IsZero() {
 		return nil
 	}
 	return []string{(&Policy{PolicyReference: r.Spec.Policy}).String()}

@@ -277,7 +277,7 @@ func (w *tale) judge(name string, resp eviction.Response) {
 // askedForLong reports whether the deadline of a pod's operator has passed.
 func (w *tale) askedForLong(p *corev1.Pod) bool {
 	for _, r := range w.requests() { // The request may be for the pod that this one replaces.
-		if r.Spec.Pod.UID == p.UID && !r.Spec.AskedTime.IsZero() && !w.clock.Now().Before(r.Spec.AskedTime.Add(time.Hour)) {
+		if r.Spec.Pod.UID == p.UID && !r.Spec.RequestedTime.IsZero() && !w.clock.Now().Before(r.Spec.RequestedTime.Add(time.Hour)) {
 			return true
 		}
 	}

@@ -44,7 +44,7 @@ func (q *queue) blocks(other client.Object) bool {
 		request = *requestFacts(theirs, verdict.Unknown)
 	}
 	pod := verdict.Pod{Marked: marked(other, q.policy.Request), MarkedAt: markedAt(other)}
-	// An operator may remove its mark when it starts. If askedTime is older than this pod, it was inherited from its
+	// An operator may remove its mark when it starts. If requestedTime is older than this pod, it was inherited from its
 	// predecessor: this pod is not being moved yet.
 	asked, created := request.RequestedAt(pod, q.now), other.GetCreationTimestamp()
 	if pod.Marked || same && !asked.IsZero() && !created.After(asked) {

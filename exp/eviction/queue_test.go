@@ -220,7 +220,8 @@ func TestAnOperatorThatBeginsIsBusy(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
 }
 
-// TestAnUnconfirmedMarkCounts, although the guard ended before it wrote askedTime, and the operator removed the mark.
+// TestAnUnconfirmedMarkCounts, although the guard ended before it wrote requestedTime, and the operator removed the
+// mark.
 func TestAnUnconfirmedMarkCounts(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	p := w.pod("db-0", 0)
@@ -234,7 +235,7 @@ func TestAnUnconfirmedMarkCounts(t *testing.T) {
 	}
 	_, _ = w.try("db-0")
 	w.Fail = nil
-	if r := w.requests(); len(r) != 1 || !w.isMarked(p) || !r[0].Spec.AskedTime.IsZero() {
+	if r := w.requests(); len(r) != 1 || !w.isMarked(p) || !r[0].Spec.RequestedTime.IsZero() {
 		t.Fatalf("got %+v of %v", r, w.Writes)
 	}
 	w.Edit(p, func() { delete(p.Annotations, moveKey) })

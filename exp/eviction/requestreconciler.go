@@ -88,7 +88,7 @@ func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.Res
 		return err
 	}
 	before := r.DeepCopy()
-	r.Spec.PodGoneTime = metav1.NewTime(k.GoneSince)
+	r.Spec.PodTerminatedTime = metav1.NewTime(k.GoneSince)
 	if k.Node == verdict.Healthy {
 		delete(r.Labels, evictionv1.ControllerLabel)
 	}
@@ -108,7 +108,7 @@ func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.Reschedul
 		k.Pod, k.Same = podFacts(pod, &r.Spec.Request), pod.UID == r.Spec.Pod.UID
 	}
 	if k.Pod == nil || !k.Same || k.Pod.Finished {
-		if k.GoneSince = r.Spec.PodGoneTime.Time; k.GoneSince.IsZero() || k.GoneSince.After(k.Now) { // A clock was ahead.
+		if k.GoneSince = r.Spec.PodTerminatedTime.Time; k.GoneSince.IsZero() || k.GoneSince.After(k.Now) { // A clock was ahead.
 			k.GoneSince = k.Now
 		}
 		k.Node = t.nodeOf(ctx, r.Spec.NodeName)

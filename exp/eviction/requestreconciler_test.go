@@ -48,14 +48,14 @@ func TestARequestIsTakenBack(t *testing.T) {
 func TestARequestShowsThatItsPodIsGone(t *testing.T) {
 	w, p := newRequest(t, nil)
 	w.tend()
-	if r := w.requests(); len(r) != 1 || !r[0].Spec.PodGoneTime.IsZero() {
+	if r := w.requests(); len(r) != 1 || !r[0].Spec.PodTerminatedTime.IsZero() {
 		t.Fatalf("its pod is there: %+v", r)
 	}
 	w.leave(p)
 	gone := w.clock.Now()
 	for range 2 {
 		w.tend()
-		if r := w.requests(); len(r) != 1 || !r[0].Spec.PodGoneTime.Time.Equal(gone) {
+		if r := w.requests(); len(r) != 1 || !r[0].Spec.PodTerminatedTime.Time.Equal(gone) {
 			t.Errorf("got %+v, want %s", r, gone)
 		}
 		w.pass(time.Minute)

@@ -196,7 +196,7 @@ func TestAMachineLeavesOnceItsPodsAreMoved(t *testing.T) {
 func TestWhoIsAskedIsNotAskedAgain(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.pod("db-0", 0)
-	if d.anew(); d.look().Reason != v1alpha1.AskingReason {
+	if d.anew(); d.look().Reason != v1alpha1.WaitingForResponseReason {
 		t.Error("nobody knows yet for whom it waits")
 	}
 	<-d.woken
@@ -523,7 +523,7 @@ func TestAClusterThatHangsHoldsNobodyForLong(t *testing.T) {
 	}
 	d.anew()
 	for range 2 {
-		if v := d.look(); !v.Holds || v.Note != "" || v.Reason != v1alpha1.AskingReason {
+		if v := d.look(); !v.Holds || v.Note != "" || v.Reason != v1alpha1.WaitingForResponseReason {
 			t.Errorf("got %+v", v)
 		}
 	}

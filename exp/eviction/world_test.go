@@ -151,7 +151,7 @@ func (w *world) restart(reads interceptor.Funcs) {
 	w.reconciler = &eviction.RequestReconciler{Evictor: w.evictor}
 }
 
-// indexed implements lists by AskedTimeIndex as a cache does: an API server has no such field.
+// indexed implements lists by RequestedTimeIndex as a cache does: an API server has no such field.
 type indexed struct{ client.Reader }
 
 // List implements client.Reader.
@@ -159,7 +159,7 @@ func (r indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 	var isMarked string
 	rest := slices.DeleteFunc(slices.Clone(opts), func(o client.ListOption) bool {
 		by, ok := o.(client.MatchingFields)
-		isMarked += by[eviction.AskedTimeIndex]
+		isMarked += by[eviction.RequestedTimeIndex]
 		return ok
 	})
 	err := r.Reader.List(ctx, list, rest...)
@@ -220,7 +220,7 @@ func (c *lateCache) catchUp(pods, nodes, requests bool) {
 	c.w.Helper()
 	show := func(objects ...client.Object) client.Reader {
 		return fake.NewClientBuilder().WithScheme(c.w.Client.Scheme()).WithObjects(objects...).
-			WithIndex(&evictionv1.RescheduleRequest{}, eviction.AskedTimeIndex, eviction.IndexAskedTime).Build()
+			WithIndex(&evictionv1.RescheduleRequest{}, eviction.RequestedTimeIndex, eviction.IndexAskedTime).Build()
 	}
 	if pods {
 		list, trimmed := &corev1.PodList{}, []client.Object(nil)

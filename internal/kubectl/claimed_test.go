@@ -31,7 +31,7 @@ func TestWhyNamesWhoHasTheHost(t *testing.T) {
 			"The owner asked for the other.", "",
 			func(m *v1alpha1.ScheduledMachine) {
 				m.Spec.Schedule.Enabled, m.Status.MachineRef, m.Status.NodeRef = new(false), nil, nil
-				m.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: v1alpha1.ReclaimRecord{Reason: "process-match: java", Of: "desk"}.String()}
+				m.Annotations = map[string]string{v1alpha1.ReclaimedAnnotation: v1alpha1.ReclaimRecord{Reason: "process-match: java", PropagatedFrom: "desk"}.String()}
 			},
 			[]string{"Returned: ", "Because:   its owner asked for the same host through desk: process-match: java\n"},
 		},

@@ -30,7 +30,7 @@ func (e event) text(now time.Time) string {
 // requestReasons are the reasons of Events about requests: the requester, the time, and the result.
 var requestReasons = []string{
 	v1alpha1.EmergencyReclaimEvent, v1alpha1.EmergencyReclaimStalledEvent, v1alpha1.EmergencySuppressedEvent,
-	v1alpha1.ReclaimRequestRefusedEvent, v1alpha1.ReclaimRequestStaleEvent, v1alpha1.RecordRejectedEvent, v1alpha1.LentAgainEvent,
+	v1alpha1.ReclaimRequestRejectedEvent, v1alpha1.ReclaimRequestStaleEvent, v1alpha1.RecordRejectedEvent, v1alpha1.LentAgainEvent,
 }
 
 // mostEvents bounds the Events that why shows.

@@ -103,7 +103,7 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 		},
 		"NotServed": {
 			"A label is missing, and no network is broken.",
-			machine("office", status(condition(v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.ClusterNotServedReason, "label the Cluster"))),
+			machine("office", status(condition(v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.WatchFilterMismatchReason, "label the Cluster"))),
 			[]string{"does not notice when its owner starts a program", "           label the Cluster\n"},
 			"cannot be reached",
 		},

@@ -583,13 +583,13 @@ func TestWhyWritesJSON(t *testing.T) {
 	}
 	want := map[string]any{
 		"namespace": "farm", "name": "office", "state": "Returned",
-		"what":    "it was given back to its owner, and its schedule is off",
-		"because": "its owner started a program that matches java",
+		"summary": "it was given back to its owner, and its schedule is off",
+		"cause":   "its owner started a program that matches java",
 		"request": map[string]any{
 			"by": "program", "program": "java", "reason": "process-match: java", "node": "worker-7", "requestedAt": "2025-01-15T14:00:00Z",
 		},
-		"do":    []any{"quit java before you lend it again, or it leaves again", "to lend it again: kubectl 5spot -n farm resume office"},
-		"notes": []any{},
+		"actions": []any{"quit java before you lend it again, or it leaves again", "to lend it again: kubectl 5spot -n farm resume office"},
+		"notes":   []any{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)

@@ -33,7 +33,7 @@ func (c *clusterRails) text(wide bool, now time.Time) string {
 	if n := c.Next; n != nil {
 		text.WriteString(wrapped(fmt.Sprintf("Next: %s closes %s: %s (%s)", n.Name, relative(n.At.Time, now), plan.Local(n.At.Time, n.zone), n.At.UTC().Format(time.RFC3339))))
 	}
-	for _, line := range sentences(c.Doubts) {
+	for _, line := range sentences(c.Warnings) {
 		text.WriteString(wrapped(line))
 	}
 	return text.String()

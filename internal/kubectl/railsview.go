@@ -35,8 +35,8 @@ type clusterRails struct {
 	LeavesNext string `json:"leavesNext,omitempty"`
 	// Next is the next window to close, nil if there is none.
 	Next *closing `json:"next,omitempty"`
-	// Doubts has a sentence if no manager seems to serve the Cluster.
-	Doubts []string `json:"doubts,omitempty"`
+	// Warnings has a sentence if no manager seems to serve the Cluster.
+	Warnings []string `json:"warnings,omitempty"`
 
 	candidates []departure.Candidate
 	unserved   []unserved
@@ -278,7 +278,7 @@ func (c *clusterRails) reportUnserved(now time.Time) {
 	if others := len(c.unserved) - 1; others > 0 {
 		subject += fmt.Sprintf(" and %d more", others)
 	}
-	c.Doubts = []string{unservedNote(subject, longest.ScheduledMachine, longest.since, now)}
+	c.Warnings = []string{unservedNote(subject, longest.ScheduledMachine, longest.since, now)}
 }
 
 func (r *railsRow) since() time.Time {

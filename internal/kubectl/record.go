@@ -60,8 +60,8 @@ func (r record) by() string {
 
 // sentence states the origin of the request and its reason.
 func (r record) sentence() string {
-	if r.Of != "" {
-		return "its owner asked for the same host through " + r.Of + ": " + r.Why()
+	if r.PropagatedFrom != "" {
+		return "its owner asked for the same host through " + r.PropagatedFrom + ": " + r.Why()
 	}
 	switch r.by() {
 	case byPerson, byUnknown:

@@ -33,7 +33,7 @@ func table(views []view, namespaces, wide bool, now time.Time) string {
 	}
 	for i := range views {
 		v := &views[i]
-		row := []string{v.Name, string(v.state), v.next(now), append(v.Doubts, v.Why)[0]}
+		row := []string{v.Name, string(v.state), v.next(now), append(v.Warnings, v.Why)[0]}
 		if wide {
 			row = []string{v.Name, v.Cluster, string(v.Phase), v.ready(), orDash(v.Node), row[2], strings.Join(strings.Fields(row[3]), " ")}
 		}
@@ -96,7 +96,7 @@ func (v *view) detail(now time.Time) string {
 	if v.Stale {
 		notes = append(notes, notObserved)
 	}
-	lines = append(lines, labelled("Note:", append(notes, v.Doubts...))...)
+	lines = append(lines, labelled("Note:", append(notes, v.Warnings...))...)
 	return columns(lines...) + v.conditionLines(now)
 }
 

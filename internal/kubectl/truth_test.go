@@ -55,10 +55,10 @@ func TestWhyShowsRequests(t *testing.T) {
 	list := corev1.EventList{Items: []corev1.Event{
 		happened(v1alpha1.EmergencyReclaimEvent, "Node worker-7 asked: process-match: java", 9*time.Hour),
 		happened("MachineRunning", "Machine is healthy and running", time.Minute),
-		happened(v1alpha1.ReclaimRequestRefusedEvent, "Node worker-9 is not its host\nDo: x", 2*time.Minute),
+		happened(v1alpha1.ReclaimRequestRejectedEvent, "Node worker-9 is not its host\nDo: x", 2*time.Minute),
 	}}
 	got := run("", "why", "office", cluster(t, map[string]any{path("office"): machine("office"), events: list})).Out
-	want := "Events:    2m ago: ReclaimRequestRefused: Node worker-9 is not its host\ufffdDo: x\n           9h ago: EmergencyReclaim: Node worker-7 asked: process-match: java\n"
+	want := "Events:    2m ago: ReclaimRequestRejected: Node worker-9 is not its host\ufffdDo: x\n           9h ago: EmergencyReclaim: Node worker-7 asked: process-match: java\n"
 	if !strings.HasSuffix(got, want) {
 		t.Errorf("want at the end\n%s\nin\n%s", want, got)
 	}
@@ -77,11 +77,11 @@ func TestWhyKnowsEveryStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	over := map[string]bool{v1alpha1.AskingReason: true, v1alpha1.ExtensionsDoneReason: true, v1alpha1.NotWaitedForReason: true}
+	over := map[string]bool{v1alpha1.WaitingForResponseReason: true, v1alpha1.StepsCompletedReason: true, v1alpha1.StepsSkippedReason: true}
 	steps := 0
 	for _, decl := range file.Decls {
 		group, ok := decl.(*ast.GenDecl)
-		if !ok || !strings.HasPrefix(group.Doc.Text(), "Reasons of the ReadyToLeave condition") {
+		if !ok || !strings.HasPrefix(group.Doc.Text(), "Reasons of the ReadyForDeletion condition") {
 			continue
 		}
 		for _, spec := range group.Specs {

@@ -32,8 +32,8 @@ type view struct {
 	Node           string         `json:"node,omitempty"`
 	Stale          bool           `json:"stale"`  // the controller has not observed the latest spec
 	Paused         bool           `json:"paused"` // the object or its Cluster is paused
-	// Doubts has a note if no manager seems to serve the machine.
-	Doubts     []string           `json:"doubts,omitempty"`
+	// Warnings has a note if no manager seems to serve the machine.
+	Warnings   []string           `json:"warnings,omitempty"`
 	Conditions []metav1.Condition `json:"conditions"`
 
 	zone  *time.Location
@@ -63,7 +63,7 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 		NextCleanup:    m.Status.NextCleanup,
 		Stale:          m.Status.ObservedGeneration < m.Generation,
 		Paused:         paused(m),
-		Doubts:         unservedNotes(m, now),
+		Warnings:       unservedNotes(m, now),
 		idle:           idle(m),
 		kept:           gateOf(m) != nil,
 		awaitsResume:   m.AwaitsResume(),

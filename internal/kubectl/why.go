@@ -83,9 +83,9 @@ type explanation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	State     state  `json:"state"`
-	// What describes the state in one sentence. Because gives its cause. Since gives its start, nil if unknown.
-	What    string       `json:"what"`
-	Because string       `json:"because"`
+	// Summary describes the state in one sentence. Cause says why. Since gives its start, nil if unknown.
+	Summary string       `json:"summary"`
+	Cause   string       `json:"cause"`
 	Since   *metav1.Time `json:"since,omitempty"`
 	// Request is the owner's request that led to the state, nil if none did.
 	Request *request `json:"request,omitempty"`
@@ -95,9 +95,9 @@ type explanation struct {
 	Node           string       `json:"node,omitempty"`
 	NextActivation *metav1.Time `json:"nextActivation,omitempty"`
 	NextCleanup    *metav1.Time `json:"nextCleanup,omitempty"`
-	// Do lists what a person can do, most useful first. Notes lists further facts.
-	Do    []string `json:"do"`
-	Notes []string `json:"notes"`
+	// Actions lists what a person can do, most useful first. Notes lists further facts.
+	Actions []string `json:"actions"`
+	Notes   []string `json:"notes"`
 	// Events are the latest Events about requests of the owner, newest first.
 	Events []event `json:"events,omitempty"`
 
@@ -128,7 +128,7 @@ func (c *cluster) explain(ctx context.Context, name string, now time.Time) (expl
 	if left == nil {
 		return explanation{}, errors.Join(err, unread)
 	}
-	e := explanation{Namespace: left.Namespace, Name: name, Do: []string{}, Notes: []string{}}
+	e := explanation{Namespace: left.Namespace, Name: name, Actions: []string{}, Notes: []string{}}
 	e.requested(record{left.Record().Screened()})
 	e.view.idle = "its ScheduledMachine is deleted"
 	e.set(stateReturned, "its ScheduledMachine was deleted while its owner had the machine: a new one of this name stays off",
@@ -141,7 +141,7 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 	v := viewOf(m, now)
 	e := explanation{
 		Namespace: m.Namespace, Name: m.Name, Node: v.Node, NextActivation: v.NextActivation, NextCleanup: v.NextCleanup,
-		Because: v.Why, Do: []string{}, Notes: []string{}, view: v,
+		Cause: v.Why, Actions: []string{}, Notes: []string{}, view: v,
 	}
 	for _, rule := range []func(*v1alpha1.ScheduledMachine, *explanation) bool{byPause, byOwner, byOperator, byProblem, byGate, byClock} {
 		if rule(m, &e) {
@@ -150,14 +150,14 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 	}
 	e.Since = since(m, e.State)
 	if help := waitHelpOf(m); help != "" && !gone(m) {
-		e.Do = append(e.Do, help)
+		e.Actions = append(e.Actions, help)
 	}
 	e.note(m, now)
 	return e
 }
 
 func (e *explanation) set(s state, what string, do ...string) bool {
-	e.State, e.What, e.Do = s, what, append(e.Do, do...)
+	e.State, e.Summary, e.Actions = s, what, append(e.Actions, do...)
 	return true
 }
 
@@ -171,7 +171,7 @@ func (e *explanation) patch(spec string) string {
 }
 
 func (e *explanation) requested(r record) {
-	e.Because = r.sentence()
+	e.Cause = r.sentence()
 	e.Request = &request{By: r.by(), Program: r.program(), Reason: r.Why(), Node: r.Node, RequestedAt: r.RequestedAt}
 }
 
@@ -181,7 +181,7 @@ func byPause(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if c == nil || paused(m) {
 		return false
 	}
-	e.Because = c.Message
+	e.Cause = c.Message
 	return e.set(statePaused, "actuation is paused in the manager: nothing is done, not even for its owner",
 		"ask the people who run the manager to end the pause: what is due then is done at once")
 }
@@ -202,7 +202,7 @@ func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		return e.set(stateReturning, offNow(m)+", and the machine is still leaving", "wait, and look again")
 	}
 	if p := r.program(); p != "" {
-		e.Do = append(e.Do, "quit "+p+" before you lend it again, or it leaves again")
+		e.Actions = append(e.Actions, "quit "+p+" before you lend it again, or it leaves again")
 	}
 	return e.set(stateReturned, "it was given back to its owner, and "+offNow(m), "to lend it again: "+e.command("resume"))
 }
@@ -211,21 +211,21 @@ func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	switch {
 	case paused(m):
-		e.Because = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
+		e.Cause = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
 		return e.set(statePaused, pausedWhy, "ask the people who run the cluster to unpause it")
 	case !m.DeletionTimestamp.IsZero() && gateOf(m) != nil && !m.Spec.KillSwitch:
 		return e.held(m, "its ScheduledMachine is being deleted, and a safety rail holds the machine")
 	case !m.DeletionTimestamp.IsZero():
 		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
 	case m.Spec.KillSwitch:
-		e.Because, e.SetBy = "spec.killSwitch was set", writer.Last(m.ManagedFields, killSwitchField)
+		e.Cause, e.SetBy = "spec.killSwitch was set", writer.Last(m.ManagedFields, killSwitchField)
 		what := "the kill switch is on: the machine stays away"
 		if !gone(m) {
 			what = "the kill switch is on: the machine is being removed"
 		}
 		return e.set(stateKillSwitch, what, "to turn it off, if the person who turned it on agrees: "+e.patch(`{"killSwitch":false}`))
 	case !m.ScheduleEnabled():
-		e.Because, e.SetBy = "spec.schedule.enabled was set to false", writer.Last(m.ManagedFields, writer.Enabled)
+		e.Cause, e.SetBy = "spec.schedule.enabled was set to false", writer.Last(m.ManagedFields, writer.Enabled)
 		if gone(m) {
 			return e.set(stateOff, "its schedule is off, and it is not in the cluster", "to lend it again: "+e.command("resume"))
 		}
@@ -245,12 +245,12 @@ func byProblem(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		return e.set(stateError, "a step failed, and is retried at least every 5 minutes", "show the line Because to the people who run the cluster",
 			"to have the machine meanwhile: "+e.command("give-back"))
 	}
-	if c := hostClaimed(m); c != nil && c.Reason != v1alpha1.ClaimedFirstReason && c.Reason != v1alpha1.SameMachineIDReason && m.Status.MachineRef == nil {
-		e.Because = c.Message
+	if c := hostClaimed(m); c != nil && c.Reason != v1alpha1.ClaimedFirstReason && c.Reason != v1alpha1.DuplicateMachineIDReason && m.Status.MachineRef == nil {
+		e.Cause = c.Message
 		return e.set(stateBlocked, "it waits for another ScheduledMachine that names the same host", "show the line Because to the people who run the cluster")
 	}
 	if c := invalid(m); c != nil {
-		e.Because = c.Message
+		e.Cause = c.Message
 		return e.set(stateBlocked, "something that it needs is missing or has another owner", "show the line Because to the people who run the cluster")
 	}
 	return false
@@ -264,12 +264,12 @@ func byGate(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 // held explains a held machine with the message of its gate.
 func (e *explanation) held(m *v1alpha1.ScheduledMachine, what string) bool {
 	c := gateOf(m)
-	e.Because = c.Message
+	e.Cause = c.Message
 	if c.Reason == v1alpha1.WipeQuarantineReason {
-		e.Do = append(e.Do, "if the machines are not meant to leave, hold all departures now: "+e.holdDepartures(m))
+		e.Actions = append(e.Actions, "if the machines are not meant to leave, hold all departures now: "+e.holdDepartures(m))
 	}
 	if !m.DeletionTimestamp.IsZero() {
-		e.Do = append(e.Do, "if the deletion was a mistake: "+e.command("undo-delete"))
+		e.Actions = append(e.Actions, "if the deletion was a mistake: "+e.command("undo-delete"))
 	}
 	return e.set(stateHeld, what, "wait; to see the others: "+e.rails(m), e.withoutWaiting())
 }
@@ -340,15 +340,15 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	if e.State == statePaused && !m.DeletionTimestamp.IsZero() && !gone(m) {
 		e.Notes = append(e.Notes, "its ScheduledMachine is being deleted: the machine leaves when the pause ends")
 	}
-	e.Notes = append(e.Notes, removalDelayNotes(m, e.Because)...)
+	e.Notes = append(e.Notes, removalDelayNotes(m, e.Cause)...)
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.LentAgainCondition); c != nil {
 		e.Notes = append(e.Notes, c.Message)
 	}
 	e.Notes = append(e.Notes, agentDetectionNotes(m, e.command("give-back"))...)
-	if c := hostClaimed(m); c != nil && c.Message != e.Because {
+	if c := hostClaimed(m); c != nil && c.Message != e.Cause {
 		e.Notes = append(e.Notes, c.Message)
 	}
-	if c := invalid(m); c != nil && c.Message != e.Because {
+	if c := invalid(m); c != nil && c.Message != e.Cause {
 		e.Notes = append(e.Notes, c.Message)
 	}
 	if e.view.Stale {
@@ -361,12 +361,12 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 func (e *explanation) text(now time.Time) string {
 	lines := []string{
 		"Machine:\t" + e.Name + " in " + e.Namespace,
-		"State:\t" + string(e.State) + ": " + e.What,
+		"State:\t" + string(e.State) + ": " + e.Summary,
 	}
 	if e.Since != nil {
 		lines = append(lines, fmt.Sprintf("Since:\t%s (%s ago)", e.Since.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(e.Since.Time))))
 	}
-	lines = append(lines, "Because:\t"+e.brief(e.Because))
+	lines = append(lines, "Because:\t"+e.brief(e.Cause))
 	if r := e.Request; r != nil {
 		lines = append(lines, "Asked:\t"+cmp.Or(r.RequestedAt, "at an unknown time"))
 	}
@@ -375,7 +375,7 @@ func (e *explanation) text(now time.Time) string {
 	}
 	lines = append(lines, "Node:\t"+orDash(e.node()))
 	lines = append(lines, e.nextLines(now)...)
-	lines = append(lines, labelled("Do:", e.Do)...)
+	lines = append(lines, labelled("Do:", e.Actions)...)
 	notes := make([]string, len(e.Notes))
 	for i, note := range e.Notes {
 		notes[i] = e.brief(note)

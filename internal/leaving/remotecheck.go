@@ -28,7 +28,7 @@ type RemoteCheck struct {
 	MaxWait, Call time.Duration
 	// RecheckInterval is how often a finished step checks again while others hold the Machine. Zero means never.
 	RecheckInterval time.Duration
-	// Reason is the reason of the condition ReadyToLeave after the first check.
+	// Reason is the reason of the condition ReadyForDeletion after the first check.
 	Reason string
 	// Unseen is the detail of the message if no check has returned within MaxWait. Late is the message after
 	// MaxWait.
@@ -41,7 +41,7 @@ func (b *BackgroundCalls) CheckRemote(ctx context.Context, of Departing, l Remot
 	p := b.Look(key, 0)
 	v, due := l.verdict(p, of.Began, now)
 	if v.Reason = l.Reason; v.Holds && p.Answered.IsZero() {
-		v.Reason = v1alpha1.AskingReason
+		v.Reason = v1alpha1.WaitingForResponseReason
 	}
 	if due {
 		b.StartCall(ctx, client.ObjectKeyFromObject(of.Machine), key, 0, func(ctx context.Context) Response {

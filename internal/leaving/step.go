@@ -45,7 +45,7 @@ type Verdict struct {
 	Holds bool
 	// Again is when the Verdict changes without an event, zero if never.
 	Again time.Time
-	// Reason is the reason of the condition ReadyToLeave while Holds is set. If Missed is set, it is the reason
+	// Reason is the reason of the condition ReadyForDeletion while Holds is set. If Missed is set, it is the reason
 	// for which the Machine waited. It has no meaning otherwise.
 	Reason string
 	// Missed reports that the step was not done at its deadline, or when the Node stopped answering. Failed

@@ -96,7 +96,7 @@ func (o *Options) Parse(fs *pflag.FlagSet, args []string) error {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	logsv1.AddFlags(o.logs, fs)
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Run the controllers only while holding the lease, so that several replicas can run.")
-	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long replicas wait before they take over from a leader that fell silent.")
+	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long replicas wait before they take over from a leader that stopped renewing its lease.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader retries to renew its lease before it exits.")
 	fs.DurationVar(&o.retry, "leader-elect-retry-period", 2*time.Second, "How long to wait between attempts to take or renew the lease.")
 	fs.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "Namespace of the lease. Empty means the namespace of the manager's pod; required outside of a cluster.")
@@ -105,7 +105,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.profilerAddress, "profiler-address", "", "Address of the pprof endpoint, such as localhost:6060; empty means none.")
 	fs.StringVar(&o.healthAddress, "health-addr", ":9440", "Address of the health endpoint.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute, "How often the caches deliver every object again. Settled objects are not written because of it.")
-	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Requests per second to the management cluster. A thousand machines may share an edge; emergency reclaims are not limited.")
+	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Requests per second to the management cluster. A thousand windows may open at the same time; emergency reclaims are not limited.")
 	fs.IntVar(&o.burst, "kube-api-burst", 2000, "Requests to the management cluster in one burst.")
 	fs.Float32Var(&o.controllers.ClusterCacheQPS, "clustercache-client-qps", -1, "Requests per second to each workload cluster. Below zero only the API server's own limit applies, so that work on many Nodes does not keep other owners waiting.")
 	fs.IntVar(&o.controllers.ClusterCacheBurst, "clustercache-client-burst", 30, "Requests to each workload cluster in one burst, if --clustercache-client-qps sets a limit.")
@@ -114,29 +114,29 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.controllers.AgentInstall), "agent-install", string(controllers.AgentInstallEnabled), "Whether the manager installs the reclaim agent in workload clusters: enabled installs it where a ScheduledMachine has killIfCommands; disabled leaves the installation to you. The manager maintains the labels and ConfigMaps of Nodes in either case.")
 	fs.StringVar(&o.controllers.ReclaimAgentImage, "reclaim-agent-image", "", "Image of the reclaim agent that the manager installs. Empty means the image of --pod.")
 	fs.StringVar(&o.pod, "pod", "", "Namespace and name of the pod that the manager runs in, separated by a slash. The reclaim agent and the eviction guard get the same image, so that all come from one mirror. Empty means the image in the manifests.")
-	fs.StringVar((*string)(&o.controllers.ReclaimAgentDetector), "reclaim-agent-detector", string(controllers.ReclaimAgentDetectorAuto), "How the reclaim agent that the manager installs finds programs: auto listens to the kernel where it can; poll looks every 250 ms, and needs no capability, no root user and no host network.")
+	fs.StringVar((*string)(&o.controllers.ReclaimAgentDetector), "reclaim-agent-detector", string(controllers.ReclaimAgentDetectorAuto), "How the reclaim agent that the manager installs finds programs: auto listens to the kernel where it can; poll scans /proc every 250 ms, and needs no capability, no root user and no host network.")
 	fs.StringVar((*string)(&o.controllers.EvictionGuardInstall), "eviction-guard-install", string(controllers.AgentInstallEnabled), "Whether the manager installs the eviction guard in workload clusters: enabled installs it where a ScheduledMachine exists; disabled leaves the installation to you. Needs the feature gate EvictionGuard.")
 	fs.StringVar(&o.controllers.EvictionGuardImage, "eviction-guard-image", "", "Image of the eviction guard that the manager installs. Empty means the image of --pod.")
 	fs.DurationVar(&o.controllers.MaintenanceLead, "maintenance-lead-time", 10*time.Minute, "How long before a window closes the Node gets the condition MaintenancePlanned; 0 means never.")
 	fs.BoolVar(&o.controllers.BypassForeignHooks, "emergency-bypass-foreign-hooks", true, "On the kill switch and on an owner's request, delete the infrastructure even if the Machine has deletion hooks of other controllers. If false, the infrastructure waits for these hooks, and the status names them.")
-	fs.BoolVar(&o.actuationPaused, "actuation-paused", false, "Carry nothing out: no machine joins or leaves, not even for its owner, and no Node is changed. Everything is still watched, decided, counted and shown. It ends when the manager is started without it.")
-	fs.BoolVar(&o.dryRun, "dry-run", false, "Only say what would be done, in the log, the metrics and the decision audit log. Nothing is written, not even status, and another lease is used, so that the manager can run beside one that works. With --actuation-paused, what is decided counts as suppressed.")
+	fs.BoolVar(&o.actuationPaused, "actuation-paused", false, "Pause actuation: no machine joins or leaves, not even for its owner, and no Node is changed. The manager still watches, decides, counts and reports. The pause ends when the manager is started without this flag.")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "Only report decisions, in the log, the metrics and the decision audit log. The manager writes nothing, not even status, and uses another lease, so that it can run beside an active one. With --actuation-paused, decisions count as suppressed.")
 	fs.StringVar(&o.auditLog, "audit-log", "", "File to which one line of JSON is appended for each write that makes a machine join or leave; - is standard output, and empty is off.")
-	fs.TextVar(&o.controllers.DepartureLimits.Cap, "departure-cap-fraction", departure.Fraction(50_000), "Part of a Cluster's machines, and of the machines of all Clusters that this manager serves, that may start to leave within 10 s, as a decimal `fraction`; one always may, and 0 is no limit. The kill switch and owners' requests do not wait for this.")
-	fs.BoolVar(&o.controllers.WipeGuard, "wipe-guard", true, "Hold departures that were not announced while nearly all machines of a Cluster would leave at once, until three checks confirm it, which takes 20 s. Owners' requests and kill switches never wait.")
-	fs.StringSliceVar(&o.controllers.DetachTaints, "detach-taints", nil, "Keys of taints with which others say that a Node leaves, such as karpenter.sh/disrupted: it is taken out of its load balancers, as a cordoned Node is. One that ends with * means all that begin so. Needs the feature gate NodeDetach.")
+	fs.TextVar(&o.controllers.DepartureLimits.Cap, "departure-cap-fraction", departure.Fraction(50_000), "Share of a Cluster's machines, and of the machines of all Clusters that this manager serves, that may start to leave within 10 s, as a decimal `fraction`. One machine always may; 0 means no limit. The kill switch and owners' requests are exempt.")
+	fs.BoolVar(&o.controllers.WipeGuard, "wipe-guard", true, "Hold unannounced departures while nearly all machines of a Cluster would leave at once, until three checks confirm it, which takes 20 s. The kill switch and owners' requests are exempt.")
+	fs.StringSliceVar(&o.controllers.DetachTaints, "detach-taints", nil, "Keys of taints that mark a Node as leaving, such as karpenter.sh/disrupted: 5-Spot detaches such a Node from its load balancers, as it does a cordoned Node. A key that ends with * is a prefix. Needs the feature gate NodeDetach.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key.")
 	fs.StringVar(&o.webhookCertName, "webhook-cert-name", "tls.crt", "File of the webhook server's certificate, below --webhook-cert-dir.")
 	fs.StringVar(&o.webhookKeyName, "webhook-key-name", "tls.key", "File of the webhook server's key, below --webhook-cert-dir.")
-	fs.StringVar((*string)(&o.controllers.RuntimeExtension.Mode), "runtime-extension", string(extensionconfig.Enabled), "Whether Cluster API calls the manager before it deletes or upgrades a Cluster of a topology: enabled registers the manager if Cluster API's feature gate RuntimeSDK is on; disabled withdraws an earlier registration; elsewhere means that another manager of this installation registers for all shards, and this one does nothing.")
+	fs.StringVar((*string)(&o.controllers.RuntimeExtension.Mode), "runtime-extension", string(extensionconfig.Enabled), "Whether Cluster API calls the manager before it deletes or upgrades a Cluster of a topology: enabled registers the manager if Cluster API's feature gate RuntimeSDK is on; disabled withdraws an earlier registration; external means that another manager of this installation registers for all shards, and this one does nothing.")
 	fs.StringVar(&o.controllers.RuntimeExtension.URL, "runtime-extension-url", "", "Where Cluster API reaches the webhook server of a manager that runs outside of the management cluster, such as https://192.0.2.1:9443. Empty means the Service in the namespace of --pod.")
 	flags.AddManagerOptions(fs, &o.diagnostics)
 	feature.MutableGates.AddFlag(fs)
 	fs.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
 }
 
-var extensionModes = []extensionconfig.Mode{extensionconfig.Enabled, extensionconfig.Disabled, extensionconfig.Elsewhere}
+var extensionModes = []extensionconfig.Mode{extensionconfig.Enabled, extensionconfig.Disabled, extensionconfig.External}
 
 // Validate returns an error for the first flag with an invalid value.
 func (o *Options) Validate() error {

@@ -132,9 +132,9 @@ func TestTargetsAreFoundByAddress(t *testing.T) {
 
 	places := discover(t, d, n)
 	want := []balancer.Membership{
-		{Pool: group, Member: "10.0.0.7,zone=eu-central-1a", Port: 443, Lasts: true},
-		{Pool: group, Member: "192.168.1.7,zone=all", Port: 8443, Lasts: true},
-		{Pool: group, Member: "2001:0db8:0::07,zone=all", Port: 443, Lasts: true},
+		{Pool: group, Member: "10.0.0.7,zone=eu-central-1a", Port: 443, Persistent: true},
+		{Pool: group, Member: "192.168.1.7,zone=all", Port: 8443, Persistent: true},
+		{Pool: group, Member: "2001:0db8:0::07,zone=all", Port: 443, Persistent: true},
 	}
 	if diff := gocmp.Diff(want, places); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)

@@ -67,7 +67,7 @@ func TestAnOutdatedIngressIsRolled(t *testing.T) {
 		s.wantState(other, "ready")
 		s.waitIngressPod(1-i, set, func(p *corev1.Pod) bool { return p.DeletionTimestamp.IsZero() && workload.Ready(p) })
 		next := s.waitIngressPod(i, set, func(p *corev1.Pod) bool { return p.UID != old[i].UID && p.DeletionTimestamp.IsZero() })
-		s.wantRolled(lb, expv1.RollingReason)
+		s.wantRolled(lb, expv1.RollingOutReason)
 		s.wantState(server, "drain")
 		s.bind(i, next)
 		s.wantState(server, "ready")
@@ -80,7 +80,7 @@ func TestAnOutdatedIngressIsRolled(t *testing.T) {
 func (s *site) wantRolled(lb *expv1.LoadBalancer, reason string) {
 	s.Helper()
 	s.must(await.Object(s.step(), s.Management, lb, func() error {
-		if c := conditions.Get(lb, expv1.DaemonSetsRolledCondition); c == nil || c.Reason != reason {
+		if c := conditions.Get(lb, expv1.DaemonSetsUpToDateCondition); c == nil || c.Reason != reason {
 			return fmt.Errorf("it says %v, not %s", c, reason)
 		}
 		return nil

@@ -52,7 +52,7 @@ func TestTheCommandsOfTheGuide(t *testing.T) {
 	node.Spec.Unschedulable = true
 	s.must(s.Workload.Patch(s.step(), node, client.MergeFrom(before), client.FieldOwner("kubectl-cordon")))
 	s.wantState("box-0", "drain")
-	s.wantMetrics("fivespot_load_balancers_silent", "fivespot_detaching_nodes")
+	s.wantMetrics("fivespot_load_balancers_unreachable", "fivespot_detaching_nodes")
 	if out := run(blocks[0][1]); !strings.Contains(out, node.Name) || !strings.Contains(out, "Cordoned") {
 		t.Errorf("it does not show that and why Node %s is out:\n%s", node.Name, out)
 	}

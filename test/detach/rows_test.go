@@ -44,7 +44,7 @@ func TestALoadBalancerThatDoesNotAnswer(t *testing.T) {
 	if want := "load balancer edge missed its deadline, spec.deadlineSeconds 20"; !strings.Contains(said, want) {
 		t.Errorf("it said %q, want %q", said, want)
 	}
-	f.waitEvent(lb.Name, expv1.NoAnswerReason)
+	f.waitEvent(lb.Name, expv1.CallFailedReason)
 
 	f.must(f.Edit(lb, func() { lb.Spec.DeadlineSeconds, lb.Spec.FailurePolicy = 3600, v1alpha1.FailurePolicyIgnore }))
 	machine = f.machine(1)

@@ -240,7 +240,7 @@ func (f *farm) machine(i int) *clusterv1.Machine {
 	return m
 }
 
-// waitGone waits until a Machine is gone. It returns all messages of its condition ReadyToLeave.
+// waitGone waits until a Machine is gone. It returns all messages of its condition ReadyForDeletion.
 func (f *farm) waitGone(m *clusterv1.Machine) string {
 	f.Helper()
 	var said []string
@@ -252,7 +252,7 @@ func (f *farm) waitGone(m *clusterv1.Machine) string {
 		if now.UID != m.UID {
 			return nil
 		}
-		if c := conditions.Get(now, v1alpha1.ReadyToLeaveCondition); c != nil && c.Message != "" && !slices.Contains(said, c.Message) {
+		if c := conditions.Get(now, v1alpha1.ReadyForDeletionCondition); c != nil && c.Message != "" && !slices.Contains(said, c.Message) {
 			said = append(said, c.Message)
 		}
 		return errors.New("the Machine is still there")
@@ -260,11 +260,11 @@ func (f *farm) waitGone(m *clusterv1.Machine) string {
 	return strings.Join(said, "\n")
 }
 
-// waitHeld waits until a Machine's condition ReadyToLeave is false with a message that contains why.
+// waitHeld waits until a Machine's condition ReadyForDeletion is false with a message that contains why.
 func (f *farm) waitHeld(m *clusterv1.Machine, why string) {
 	f.Helper()
 	f.must(await.Object(f.step(), f.Management, m, func() error {
-		c := conditions.Get(m, v1alpha1.ReadyToLeaveCondition)
+		c := conditions.Get(m, v1alpha1.ReadyForDeletionCondition)
 		if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, why) {
 			return fmt.Errorf("it is not held by %q: %v", why, c)
 		}

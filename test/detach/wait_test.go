@@ -31,7 +31,7 @@ func TestAMachineThatWaitsIsLetGoByAPerson(t *testing.T) {
 			machine := f.machine(0)
 			f.SetSchedule(f.machines[0], specs.Closed())
 			f.waitHeld(machine, "load balancer edge: ")
-			f.waitEvent(lb.Name, expv1.NoAnswerReason)
+			f.waitEvent(lb.Name, expv1.CallFailedReason)
 			f.must(f.Edit(lb, func() { change(lb) }))
 			f.waitGone(machine)
 		})

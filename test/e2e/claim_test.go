@@ -37,7 +37,7 @@ func TestTwoOfOneHost(t *testing.T) {
 	l.askBack(l.node(first), "java")
 	l.wantReclaimed(first, "java")
 	l.waitFor(second, func() error {
-		if record, ok := second.ServedReclaim(); !ok || second.ScheduleEnabled() || record.Of != first.Name {
+		if record, ok := second.ServedReclaim(); !ok || second.ScheduleEnabled() || record.PropagatedFrom != first.Name {
 			return errors.New("the second knows nothing of the owner's request")
 		}
 		return nil

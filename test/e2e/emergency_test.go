@@ -399,7 +399,7 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 	l.edit(f.machine, func() { f.machine.Labels[clusterv1.MachineControlPlaneLabel] = "" })
 	pause(t, 2*shortly) // The manager's cache is late.
 	l.askBack(node, "java")
-	l.wantEvents(sm, "Warning ReclaimRequestRefused Node "+node.Name)
+	l.wantEvents(sm, "Warning ReclaimRequestRejected Node "+node.Name)
 	if err := l.tryEdit(f.machine, func() {}); err != nil || !f.machine.DeletionTimestamp.IsZero() {
 		t.Errorf("a Machine of a control plane must stay: %v, %v", f.machine.DeletionTimestamp, err)
 	}

@@ -171,7 +171,7 @@ func (e *extension) calls() []string {
 func (e *extension) waitHeld(m *clusterv1.Machine) {
 	e.l.t.Helper()
 	e.l.waitFor(m, func() error {
-		c := conditions.Get(m, v1alpha1.ReadyToLeaveCondition)
+		c := conditions.Get(m, v1alpha1.ReadyForDeletionCondition)
 		if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "3 connections are open") {
 			return fmt.Errorf("nobody sees who holds it: %v", c)
 		}

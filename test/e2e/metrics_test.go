@@ -57,7 +57,7 @@ func exposition(text string) map[string]exposed {
 // departures.
 var rare = []string{
 	"fivespot_unprotected_machines", "fivespot_departure_oldest_deferred_seconds", "fivespot_wipe_quarantined",
-	"fivespot_detaching_nodes", "fivespot_load_balancers_silent", "fivespot_orphan_machines",
+	"fivespot_detaching_nodes", "fivespot_load_balancers_unreachable", "fivespot_orphan_machines",
 }
 
 // ofCluster are the counters of a Cluster, without the Cluster's labels, and their number of series.

@@ -81,7 +81,7 @@ func TestALabelIsEnoughToBeServed(t *testing.T) {
 
 	// The Node has a request, and no manager serves its Cluster: the status shows that, and the remedy.
 	label(noticed)
-	l.waitCondition(noticed, v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.ClusterNotServedReason)
+	l.waitCondition(noticed, v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse, v1alpha1.WatchFilterMismatchReason)
 	l.askBack(node, "java")
 	machine := l.family(noticed).machine
 	holds(t, shortly, func(ctx context.Context) error { return unchanged(ctx, machine) })

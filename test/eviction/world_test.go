@@ -33,14 +33,14 @@ import (
 const (
 	// patience bounds each wait that has no longer timeout of its own.
 	patience = time.Minute
-	// keep is the guard's --keep in these tests. A drainer retries after 5 s.
+	// keep is the guard's --name-protection-duration in these tests. A drainer retries after 5 s.
 	keep = 20 * time.Second
 	// leaseSeconds keeps the API server from spending its time on leases.
 	leaseSeconds = 400
 )
 
 func guardOptions() system.GuardOptions {
-	return system.GuardOptions{Args: []string{"--keep=" + keep.String()}}
+	return system.GuardOptions{Args: []string{"--name-protection-duration=" + keep.String()}}
 }
 
 // controllers returns the controllers that pods and their budgets need. None of them taints Nodes.

@@ -251,7 +251,7 @@ func TestLeaveAndComeBack(t *testing.T) {
 			}
 			m := w.find()
 			port := int32(w.a.Addr().(*net.TCPAddr).Port)
-			if diff := cmp.Diff([]balancer.Membership{{Pool: "web", Member: "a", Port: port, Address: addressA, Lasts: true}}, m); diff != "" {
+			if diff := cmp.Diff([]balancer.Membership{{Pool: "web", Member: "a", Port: port, Address: addressA, Persistent: true}}, m); diff != "" {
 				t.Fatalf("Discover (-want +got):\n%s", diff)
 			}
 			w.wants(m, balancer.Attached, 0, 1)
@@ -429,10 +429,10 @@ func TestManyPlaces(t *testing.T) {
 	w.must(err)
 	port := int32(w.a.Addr().(*net.TCPAddr).Port)
 	if diff := cmp.Diff([]balancer.Membership{
-		{Pool: "api", Member: "a-1", Port: 1001, Address: addressA, Lasts: true},
-		{Pool: "api", Member: "a-2", Port: 1002, Address: addressA, Lasts: true},
-		{Pool: "api", Member: "c", Port: 1003, Address: addressC, Lasts: true},
-		{Pool: "web", Member: "a", Port: port, Address: addressA, Lasts: true},
+		{Pool: "api", Member: "a-1", Port: 1001, Address: addressA, Persistent: true},
+		{Pool: "api", Member: "a-2", Port: 1002, Address: addressA, Persistent: true},
+		{Pool: "api", Member: "c", Port: 1003, Address: addressC, Persistent: true},
+		{Pool: "web", Member: "a", Port: port, Address: addressA, Persistent: true},
 	}, m); diff != "" {
 		t.Fatalf("Discover (-want +got):\n%s", diff)
 	}

@@ -38,8 +38,8 @@ func TestTheDrainMeetsTheGuard(t *testing.T) {
 	says := d.waitRefused("", 1)
 	t.Logf("the Machine says: %s", says)
 	d.waitRefused(says, 3)
-	if reason := conditions.GetReason(d.machine, v1alpha1.ReadyToLeaveCondition); reason != v1alpha1.NotWaitedForReason {
-		t.Errorf("ReadyToLeave has the reason %q", reason)
+	if reason := conditions.GetReason(d.machine, v1alpha1.ReadyForDeletionCondition); reason != v1alpha1.StepsSkippedReason {
+		t.Errorf("ReadyForDeletion has the reason %q", reason)
 	}
 
 	d.move(false)

@@ -33,7 +33,7 @@ func TestAnOperatorMovesItsPodFirst(t *testing.T) {
 			begun := time.Now()
 			reasons := d.waitGone()
 			t.Logf("it left %v after its pod, and said %q", time.Since(begun), reasons)
-			if slices.Contains(reasons, v1alpha1.NotWaitedForReason) {
+			if slices.Contains(reasons, v1alpha1.StepsSkippedReason) {
 				t.Errorf("it said %q", reasons)
 			}
 			if who, _ := d.ended(); who != operatorName+" delete" {
@@ -55,7 +55,7 @@ func TestASilentOperatorIsWaitedForHalfOfTheTime(t *testing.T) {
 	d := newDatabase(t, namespace, "silent", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "60s" })
 	d.SetSchedule(d.leaving, specs.Closed())
 	d.waitHeld()
-	if reasons := d.waitGone(); !slices.Contains(reasons, v1alpha1.NotWaitedForReason) {
+	if reasons := d.waitGone(); !slices.Contains(reasons, v1alpha1.StepsSkippedReason) {
 		t.Errorf("it said %q", reasons)
 	}
 	who, at := d.ended()

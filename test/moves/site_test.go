@@ -174,7 +174,7 @@ func (d *database) waitHeld() {
 	d.Helper()
 	says := fmt.Sprintf("%s/%s: %s", d.Namespace, d.pod.Name, d.cause())
 	d.must(await.Object(d.step(), d.Management, d.machine, func() error {
-		c := conditions.Get(d.machine, v1alpha1.ReadyToLeaveCondition)
+		c := conditions.Get(d.machine, v1alpha1.ReadyForDeletionCondition)
 		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.WaitingForOperatorsReason || !strings.HasPrefix(c.Message, says+" (until ") {
 			return fmt.Errorf("it says %+v", c)
 		}
@@ -186,7 +186,7 @@ func (d *database) waitHeld() {
 	}
 }
 
-// waitGone waits until the machine is gone, and returns the reasons that ReadyToLeave had.
+// waitGone waits until the machine is gone, and returns the reasons that ReadyForDeletion had.
 func (d *database) waitGone() (reasons []string) {
 	d.Helper()
 	d.must(await.Until(d.step(), func(ctx context.Context) error {
@@ -194,7 +194,7 @@ func (d *database) waitGone() (reasons []string) {
 		if err := d.Management.Get(ctx, client.ObjectKeyFromObject(d.machine), now); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if r := conditions.GetReason(now, v1alpha1.ReadyToLeaveCondition); r != "" && !slices.Contains(reasons, r) {
+		if r := conditions.GetReason(now, v1alpha1.ReadyForDeletionCondition); r != "" && !slices.Contains(reasons, r) {
 			reasons = append(reasons, r)
 		}
 		return errors.New("the Machine is still there")

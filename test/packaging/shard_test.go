@@ -87,7 +87,7 @@ func TestAShardStandsNextToTheFirst(t *testing.T) {
 	}
 
 	want := strings.Join(deploymentOf(t, first).Spec.Template.Spec.Containers[0].Args, "\n")
-	want = strings.NewReplacer("--watch-filter=\n", "--watch-filter=1\n", "--runtime-extension=enabled", "--runtime-extension=elsewhere").Replace(want)
+	want = strings.NewReplacer("--watch-filter=\n", "--watch-filter=1\n", "--runtime-extension=enabled", "--runtime-extension=external").Replace(want)
 	if diff := cmp.Diff(want, strings.Join(pods.Spec.Containers[0].Args, "\n")); diff != "" {
 		t.Errorf("a shard has the arguments of the first: -want, +got:\n%s", diff)
 	}

@@ -12,9 +12,9 @@ const (
 	// calls it only while a Node leaves or comes back.
 	ReachableCondition = "Reachable"
 
-	// DaemonSetsRolledCondition is the condition of a LoadBalancer with DaemonSets to roll that reports whether their
+	// DaemonSetsUpToDateCondition is the condition of a LoadBalancer with DaemonSets to roll that reports whether their
 	// pods are up to date.
-	DaemonSetsRolledCondition = "DaemonSetsRolled"
+	DaemonSetsUpToDateCondition = "DaemonSetsUpToDate"
 )
 
 // Reasons of NodeBeingDetached.
@@ -23,30 +23,30 @@ const (
 	DetachingReason = "Detaching"
 	// DetachedReason means that the Node is detached from all load balancers.
 	DetachedReason = "Detached"
-	// HeldByFloorReason means that the Node stays in a pool because too few other members are in it.
-	HeldByFloorReason = "HeldByFloor"
-	// LoadBalancerUnknownReason means that it is unknown whether the Node is still a member of a load balancer.
-	LoadBalancerUnknownReason = "LoadBalancerUnknown"
+	// InsufficientMembersReason means that the Node stays in a pool because too few other members are in it.
+	InsufficientMembersReason = "InsufficientMembers"
+	// MembershipUnknownReason means that it is unknown whether the Node is still a member of a load balancer.
+	MembershipUnknownReason = "MembershipUnknown"
 	// AttachingReason means that the memberships of the Node are being restored.
 	AttachingReason = "Attaching"
 )
 
 // Reasons of Reachable.
 const (
-	// AnsweredReason means that the load balancer answered.
-	AnsweredReason = "Answered"
-	// NoAnswerReason means that the load balancer did not answer, or refused.
-	NoAnswerReason = "NoAnswer"
+	// CallSucceededReason means that the load balancer answered.
+	CallSucceededReason = "CallSucceeded"
+	// CallFailedReason means that the load balancer did not answer, or refused.
+	CallFailedReason = "CallFailed"
 )
 
-// Reasons of DaemonSetsRolled.
+// Reasons of DaemonSetsUpToDate.
 const (
 	// UpToDateReason means that no DaemonSet has outdated pods.
 	UpToDateReason = "UpToDate"
-	// RollingReason means that pods of a DaemonSet are being replaced.
-	RollingReason = "Rolling"
-	// RollWaitsReason means that a roll is stuck: a pod is not Ready, or a Node has been detached for ten minutes.
-	RollWaitsReason = "RollWaits"
+	// RollingOutReason means that pods of a DaemonSet are being replaced.
+	RollingOutReason = "RollingOut"
+	// RolloutStalledReason means that a roll is stuck: a pod is not Ready, or a Node has been detached for ten minutes.
+	RolloutStalledReason = "RolloutStalled"
 )
 
 const (
@@ -68,5 +68,5 @@ const (
 
 	// NodeFailingHealthCheckAnnotation is on a Node that 5-Spot tainted so that kube-proxy's health check fails. Its
 	// value is the time.
-	NodeFailingHealthCheckAnnotation = "5spot.finos.org/failing-health-check-of-kube-proxy"
+	NodeFailingHealthCheckAnnotation = "5spot.finos.org/kube-proxy-health-check-failing"
 )

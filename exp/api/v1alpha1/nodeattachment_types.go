@@ -127,9 +127,9 @@ type Membership struct {
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
-	// lasts is true if the membership exists also while the Node does not.
+	// persistent is true if the membership exists also while the Node does not.
 	// +optional
-	Lasts bool `json:"lasts,omitempty"`
+	Persistent bool `json:"persistent,omitempty"`
 
 	// since is when 5-Spot drained it.
 	// +optional
@@ -139,9 +139,9 @@ type Membership struct {
 // NoAddress is the address of a membership without an address.
 const NoAddress = "-"
 
-// Same reports whether two memberships identify the same member. It ignores since and lasts.
+// Same reports whether two memberships identify the same member. It ignores since and persistent.
 func (m *Membership) Same(other Membership) bool {
-	other.Since, other.Lasts = m.Since, m.Lasts
+	other.Since, other.Persistent = m.Since, m.Persistent
 	return *m == other
 }
 
@@ -213,11 +213,11 @@ type BalancerProgress struct {
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
-	// lookedFor is a hash of the trigger and the addresses of the latest discovery. 5-Spot repeats the discovery when
+	// discoveryHash is a hash of the trigger and the addresses of the latest discovery. 5-Spot repeats the discovery when
 	// they change.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	LookedFor string `json:"lookedFor,omitempty"`
+	DiscoveryHash string `json:"discoveryHash,omitempty"`
 
 	// phase is Pending, Held, Draining, Detached, Unknown or Attaching.
 	// +required

@@ -42,12 +42,12 @@ type Membership struct {
 	// Address is the IP address of a server. It is set for load balancers where a server name may move to another host.
 	// Two servers with the same name and different addresses are different memberships.
 	Address string
-	// Lasts means that the entry exists independently of the Node, such as a server in a configuration file. It is
+	// Persistent means that the entry exists independently of the Node, such as a server in a configuration file. It is
 	// restored when the Node comes back.
-	Lasts bool
+	Persistent bool
 }
 
-// Same reports whether both identify the same entry. It ignores Lasts.
+// Same reports whether both identify the same entry. It ignores Persistent.
 func (m Membership) Same(other Membership) bool {
 	return m.Pool == other.Pool && m.Member == other.Member && m.Port == other.Port && m.Address == other.Address
 }

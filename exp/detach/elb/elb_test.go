@@ -99,7 +99,7 @@ func TestATargetIsWhatItWas(t *testing.T) {
 		if diff := cmp.Diff(fmt.Sprint(values(d)), fmt.Sprint(values(target(m)))); diff != "" {
 			t.Fatalf("%+v (-want +got):\n%s", m, diff)
 		}
-		if !m.Lasts || m.Pool != "group" {
+		if !m.Persistent || m.Pool != "group" {
 			t.Fatalf("%+v", m)
 		}
 	})
@@ -112,7 +112,7 @@ func TestATargetIsWhatItWas(t *testing.T) {
 // TestAnAddressOfAnInstanceIsGoneWithIt: AWS may assign the address to another instance.
 func TestAnAddressOfAnInstanceIsGoneWithIt(t *testing.T) {
 	node := balancer.Node{ProviderID: "aws:///eu-central-1a/i-0123456789abcdef0", Addresses: []string{"10.0.0.7"}}
-	if m := identify(node).membership("group", &types.TargetDescription{Id: aws.String("10.0.0.7"), AvailabilityZone: aws.String("all")}); m.Lasts || m.Member != "10.0.0.7"+zoneMark+"all" {
+	if m := identify(node).membership("group", &types.TargetDescription{Id: aws.String("10.0.0.7"), AvailabilityZone: aws.String("all")}); m.Persistent || m.Member != "10.0.0.7"+zoneMark+"all" {
 		t.Errorf("%+v", m)
 	}
 }
@@ -387,7 +387,7 @@ func TestNobodyWaitsLongerThanTheyWantTo(t *testing.T) {
 func TestWhatWasToldIsForgotten(t *testing.T) {
 	time := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	s := newRecentDrains(time.Now)
-	m := balancer.Membership{Pool: "g", Member: "10.0.0.7,zone=all", Port: 80, Lasts: true}
+	m := balancer.Membership{Pool: "g", Member: "10.0.0.7,zone=all", Port: 80, Persistent: true}
 	seen := balancer.Membership{Pool: "g", Member: "10.0.0.7", Port: 80}
 	for want, err := range map[bool]error{true: context.DeadlineExceeded, false: &smithy.GenericAPIError{Code: "AccessDenied"}} {
 		if got := s.take([]balancer.Membership{m}, func() error { return err }); !errors.Is(got, err) || s.out(seen) != want {

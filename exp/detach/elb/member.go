@@ -81,7 +81,7 @@ func (i identity) is(target string) bool {
 // another one.
 func (i identity) membership(group string, target *types.TargetDescription) balancer.Membership {
 	id := aws.ToString(target.Id)
-	m := balancer.Membership{Pool: group, Member: id, Port: aws.ToInt32(target.Port), Lasts: i.instance == ""}
+	m := balancer.Membership{Pool: group, Member: id, Port: aws.ToInt32(target.Port), Persistent: i.instance == ""}
 	if zone := aws.ToString(target.AvailabilityZone); !instanceID.MatchString(id) && zone != "" { // The zone of an instance is fixed.
 		m.Member += zoneMark + zone
 	}

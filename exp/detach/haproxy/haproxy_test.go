@@ -30,7 +30,7 @@ const (
 )
 
 // webA is the membership in most tests.
-var webA = balancer.Membership{Pool: "web", Member: "a", Port: 80, Address: "192.0.2.1", Lasts: true}
+var webA = balancer.Membership{Pool: "web", Member: "a", Port: 80, Address: "192.0.2.1", Persistent: true}
 
 // fake is a process whose servers are given by lines such as "web a 192.0.2.1 2 0 1 80 | 0 7 0". These are columns of
 // the state, and of the statistics.
@@ -171,13 +171,13 @@ func TestDiscover(t *testing.T) {
 	}}
 	node := balancer.Node{Name: "n", Addresses: []string{"n.example", "192.0.2.1", "2001:DB8:0::1"}}
 	api := []balancer.Membership{
-		{Pool: "api", Member: "mapped", Address: "192.0.2.1", Lasts: true},
-		{Pool: "api", Member: "only-here", Port: 80, Address: "192.0.2.1", Lasts: true},
-		{Pool: "api", Member: "six", Port: 443, Address: "2001:db8::1", Lasts: true},
+		{Pool: "api", Member: "mapped", Address: "192.0.2.1", Persistent: true},
+		{Pool: "api", Member: "only-here", Port: 80, Address: "192.0.2.1", Persistent: true},
+		{Pool: "api", Member: "six", Port: 443, Address: "2001:db8::1", Persistent: true},
 	}
 	web := []balancer.Membership{
-		{Pool: "web", Member: "a", Port: 80, Address: "192.0.2.1", Lasts: true},
-		{Pool: "web", Member: "b", Port: 8080, Address: "192.0.2.1", Lasts: true},
+		{Pool: "web", Member: "a", Port: 80, Address: "192.0.2.1", Persistent: true},
+		{Pool: "web", Member: "b", Port: 8080, Address: "192.0.2.1", Persistent: true},
 	}
 	for _, c := range []struct {
 		backends []string

@@ -52,7 +52,7 @@ type server struct {
 
 // membership returns the membership that the server represents.
 func (s server) membership() balancer.Membership {
-	return balancer.Membership{Pool: s.backend, Member: s.name, Port: s.port, Address: s.address.String(), Lasts: true}
+	return balancer.Membership{Pool: s.backend, Member: s.name, Port: s.port, Address: s.address.String(), Persistent: true}
 }
 
 // is reports whether the server is the recorded membership. A server whose name does not resolve has no address: it

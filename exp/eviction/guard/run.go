@@ -60,16 +60,16 @@ func (f *Flags) FlagSet(program string) *pflag.FlagSet {
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	f.logs = logs.NewOptions()
 	logsv1.AddFlags(f.logs, fs)
-	fs.BoolVar(&f.leaderElect, "leader-elect", false, "Take back requests only while holding the lease, so that several replicas can run. All of them answer the API server.")
+	fs.BoolVar(&f.leaderElect, "leader-elect", false, "Reconcile RescheduleRequests only while holding the lease, so that several replicas can run. Every replica serves the webhook.")
 	fs.StringVar(&f.leaseNamespace, "leader-election-namespace", "", "Namespace of the lease. Empty means the namespace of the guard's pod; required outside of a cluster.")
 	fs.StringVar(&f.healthAddress, "health-addr", ":9440", "Address of the health endpoint.")
 	fs.StringVar(&f.metricsAddress, "metrics-addr", ":8080", "Address of the metrics endpoint; 0 is none.")
-	fs.StringVar(&f.webhookHost, "webhook-host", "", "Address that the webhook server listens at; empty is every one.")
+	fs.StringVar(&f.webhookHost, "webhook-host", "", "Address that the webhook server binds to; empty means all.")
 	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "Port of the webhook server.")
 	fs.StringVar(&f.CertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/", "Directory of the webhook server's certificate and key, tls.crt and tls.key. They are read again when they change.")
 	fs.StringVar((*string)(&f.Certificates), "certificates", string(CertificatesExternal), "Source of the certificate of the webhook server: self means that the guard creates it, stores it in its Secret and sets the caBundle; external means another program, such as cert-manager.")
-	fs.StringSliceVar(&f.DrainTaints, "drain-taints", nil, fmt.Sprintf("Keys of further taints with which others say that a Node is drained, beside a cordon and %v.", eviction.DrainTaints))
-	fs.DurationVar(&f.NameProtection, "keep", eviction.DefaultNameProtection, "For how long a pod that took the name of one that was moved is not taken for it. It is longer than any drainer waits between two tries.")
+	fs.StringSliceVar(&f.DrainTaints, "drain-taints", nil, fmt.Sprintf("Keys of further taints that mark a Node as being drained, in addition to a cordon and %v.", eviction.DrainTaints))
+	fs.DurationVar(&f.NameProtection, "name-protection-duration", eviction.DefaultNameProtection, "How long after the creation of a pod with the name of a moved pod an eviction without a UID is answered with 404, because it may be meant for the moved pod. Must be longer than the retry interval of every drainer.")
 	fs.Float32Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server.")
 	fs.IntVar(&f.burst, "kube-api-burst", 1000, "Requests to the API server in one burst.")
 	fs.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
@@ -79,7 +79,7 @@ func (f *Flags) FlagSet(program string) *pflag.FlagSet {
 // Validate returns an error for the first invalid flag.
 func (f *Flags) Validate() error {
 	if f.NameProtection < time.Second {
-		return fmt.Errorf("--keep=%s: must be at least 1s", f.NameProtection)
+		return fmt.Errorf("--name-protection-duration=%s: must be at least 1s", f.NameProtection)
 	}
 	for _, key := range f.DrainTaints {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {

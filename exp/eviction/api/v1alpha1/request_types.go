@@ -38,7 +38,7 @@ const (
 // changed, so that what was written is always known. Only its intent and its times change.
 //
 // +kubebuilder:validation:XValidation:rule="self.pod == oldSelf.pod && self.nodeName == oldSelf.nodeName && self.policy == oldSelf.policy && self.request == oldSelf.request",message="only the intent of a request can change"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.askedTime) || has(self.askedTime) && self.askedTime == oldSelf.askedTime",fieldPath=".askedTime",message="must not change once it is set"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.requestedTime) || has(self.requestedTime) && self.requestedTime == oldSelf.requestedTime",fieldPath=".requestedTime",message="must not change once it is set"
 // +kubebuilder:validation:XValidation:rule="oldSelf.intent != 'Withdrawn' || self.intent == 'Withdrawn'",fieldPath=".intent",message="a withdrawn request stays withdrawn: 5-Spot creates another after it is deleted"
 type RescheduleRequestSpec struct {
 	// pod is the pod to move.
@@ -77,19 +77,19 @@ type RescheduleRequestSpec struct {
 	// +optional
 	QueuedTime metav1.Time `json:"queuedTime,omitempty,omitzero"`
 
-	// askedTime is when the guard or the manager first requested the move, absent if neither did. The deadline begins
+	// requestedTime is when the guard or the manager first requested the move, absent if neither did. The deadline begins
 	// then, whatever happens to what was written on the pod.
 	// +optional
-	AskedTime metav1.Time `json:"askedTime,omitempty,omitzero"`
+	RequestedTime metav1.Time `json:"requestedTime,omitempty,omitzero"`
 
 	// withdrawnTime is when it was withdrawn.
 	// +optional
 	WithdrawnTime metav1.Time `json:"withdrawnTime,omitempty,omitzero"`
 
-	// podGoneTime is when its pod was first observed to be gone or finished. The request stays for some minutes after
-	// that.
+	// podTerminatedTime is when its pod was first observed to be gone or finished. The request stays for some minutes
+	// after that.
 	// +optional
-	PodGoneTime metav1.Time `json:"podGoneTime,omitempty,omitzero"`
+	PodTerminatedTime metav1.Time `json:"podTerminatedTime,omitempty,omitzero"`
 }
 
 // PodReference identifies one pod in the namespace of the object that refers to it.
@@ -140,8 +140,8 @@ type TrackingReference struct {
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policy.name`
 // +kubebuilder:printcolumn:name="Intent",type=string,JSONPath=`.spec.intent`
-// +kubebuilder:printcolumn:name="Asked",type=date,JSONPath=`.spec.askedTime`
-// +kubebuilder:printcolumn:name="Gone",type=date,JSONPath=`.spec.podGoneTime`
+// +kubebuilder:printcolumn:name="Requested",type=date,JSONPath=`.spec.requestedTime`
+// +kubebuilder:printcolumn:name="Terminated",type=date,JSONPath=`.spec.podTerminatedTime`
 // +kubebuilder:printcolumn:name="Requester",type=string,JSONPath=`.spec.requester`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type RescheduleRequest struct {
