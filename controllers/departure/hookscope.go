@@ -76,7 +76,7 @@ func (r *HookReconciler) observe(ctx context.Context, machine *clusterv1.Machine
 // servedBy reports whether the manager with this watch filter serves the Machine. The first watch label counts,
 // in the order ScheduledMachine, Machine, Cluster. Without any label, every manager serves the Machine, so that
 // its hooks are always removed. Each manager then calls the extensions, which must tolerate repeated calls (ADR
-// 0022).
+// 0014).
 func (s *scope) servedBy(filter string) bool {
 	var objects []client.Object
 	if s.scheduled != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // progressInterval is the shortest interval between two reports of progress. A machine that joins or leaves passes a
-// dozen states, most within a second of each other. Writing each would be wasteful; 10 s are enough for a person who
-// watches a drain. See ADR 0031.
+// dozen states, most within a second of each other. In a mass start, a write for each takes the API server's time; 10 s
+// are enough for a person who watches a drain. The delay is in memory, and no decision depends on it.
 const progressInterval = 10 * time.Second
 
 // mayWait reports whether the status write may be deferred: it reports only progress, and the departure is within its

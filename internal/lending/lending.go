@@ -3,7 +3,7 @@
 // Package lending detects that a tool lent a machine again soon after its owner had taken it back. With
 // resumeAfterReclaim: OnEnable, any writer that sets schedule.enabled lends the machine. A GitOps tool does so
 // at its next sync. The package only records and reports this in an annotation, and prevents nothing (ADR
-// 0028).
+// 0026).
 package lending
 
 import (
