@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 // Collector returns the collector of the planner's gauges.
@@ -56,3 +57,6 @@ func (r *Reconciler) StartedElsewhere(now time.Time) []time.Time {
 	}
 	return all.Started
 }
+
+// SetShare sets the share of another Cluster in the machines of the fleet.
+func (r *Reconciler) SetShare(cluster client.ObjectKey, share rails.Share) { r.cluster(cluster).share = share }
