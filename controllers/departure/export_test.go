@@ -59,4 +59,6 @@ func (r *Reconciler) StartedElsewhere(now time.Time) []time.Time {
 }
 
 // SetShare sets the share of another Cluster in the machines of the fleet.
-func (r *Reconciler) SetShare(cluster client.ObjectKey, share rails.Share) { r.cluster(cluster).share = share }
+func (r *Reconciler) SetShare(cluster client.ObjectKey, share rails.Share) {
+	r.cluster(cluster).share = share
+}
