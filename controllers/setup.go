@@ -95,7 +95,7 @@ type Options struct {
 	ScheduledMachineConcurrency int
 	// DepartureLimits bound how many machines of a Cluster may leave; the zero value sets no limit.
 	DepartureLimits plans.Limits
-	// WipeGuard holds unscheduled departures while nearly all machines of a Cluster would leave at once,
+	// WipeGuard holds unscheduled departures while nearly all machines of a Cluster or of all Clusters would leave at once,
 	// until three checks confirm it.
 	WipeGuard bool
 	// Lease is how long a former leader that cannot renew its lease may still act as the leader. Zero means that there

@@ -396,7 +396,7 @@ const (
 	// BlastRadiusCapReason means that the departure cap of the Cluster is used up. The machine
 	// leaves in its turn.
 	BlastRadiusCapReason = "BlastRadiusCap"
-	// WipeQuarantineReason means that nearly all machines of the Cluster would leave at once,
+	// WipeQuarantineReason means that nearly all machines of the Cluster or of all Clusters would leave at once,
 	// which three checks confirm first.
 	WipeQuarantineReason = "WipeQuarantine"
 	// DeparturesHeldReason means that a person holds the departures of the Cluster.

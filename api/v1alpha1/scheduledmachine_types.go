@@ -368,6 +368,28 @@ type HostStatus struct {
 	MachineNames []HostName `json:"machineNames,omitempty"`
 }
 
+// DepartureStatus is the departure of the machine, from the moment at which it is deferred or starts.
+type DepartureStatus struct {
+	// reason is why the machine leaves.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	Reason DepartureReason `json:"reason"`
+	// lane is scheduled, unscheduled or exempt. A departure in the exempt lane waits for no other.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	Lane DepartureLane `json:"lane"`
+	// requestedTime is since when the departure waits, or has waited. DepartureGated says why. Absent in the exempt lane.
+	// +optional
+	RequestedTime *metav1.Time `json:"requestedTime,omitempty"`
+	// admittedTime is when the departure started. Absent while it waits.
+	// +optional
+	AdmittedTime *metav1.Time `json:"admittedTime,omitempty"`
+	// deadline is when gracefulShutdownTimeout ends. MachineReady says what the machine waits for. Absent while the
+	// departure waits, and in the exempt lane.
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+}
+
 // ScheduledMachineStatus is what is. Everything in it is true in every phase: a
 // reference is cleared when its object is gone.
 type ScheduledMachineStatus struct {
@@ -417,6 +439,10 @@ type ScheduledMachineStatus struct {
 	// host is how the host is named, absent where nothing names it.
 	// +optional
 	Host *HostStatus `json:"host,omitempty"`
+
+	// departure is how far the departure of the machine has come, absent while it stays.
+	// +optional
+	Departure *DepartureStatus `json:"departure,omitempty"`
 
 	// appliedNodeTaints are the taints of the Node that 5-Spot applied, without taints of the spec that another
 	// manager had added before.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 // Collector returns the collector of the planner's gauges.
@@ -55,4 +56,9 @@ func (r *Reconciler) StartedElsewhere(now time.Time) []time.Time {
 		all = all.Plus(c.counts, r.Limits, now)
 	}
 	return all.Started
+}
+
+// SetShare sets the share of another Cluster in the machines of the fleet.
+func (r *Reconciler) SetShare(cluster client.ObjectKey, share rails.Share) {
+	r.cluster(cluster).share = share
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 // Reconciler is the departure planner. For each Cluster it decides which departures that are due may start now.
@@ -44,8 +45,8 @@ type Reconciler struct {
 	// Lease is the lease duration of leader election: for so long another manager may still act as leader. Zero
 	// means that there is no other manager.
 	Lease time.Duration
-	// WipeGuard enables the wipe quarantine: if nearly all machines of a Cluster would leave at once, they are
-	// held until that is confirmed.
+	// WipeGuard enables the wipe quarantine: if nearly all machines of a Cluster or of all Clusters would leave at once,
+	// they are held until that is confirmed.
 	WipeGuard bool
 	// Reader reads from the manager's cache: Clusters, Machines, MachineDeletionHooks, the objects of Steps, and
 	// ScheduledMachines by ClusterIndex. Live reads Clusters and ScheduledMachines from the API server. WatchFilter is
@@ -63,7 +64,7 @@ type Reconciler struct {
 }
 
 // A cluster is the planner's state of one Cluster between reconciles. Only the worker that reconciles the
-// Cluster uses it, except counts and shown, which r.mu guards.
+// Cluster uses it, except counts, share and shown, which r.mu guards.
 type cluster struct {
 	// members are the machines of the last run, nil before the first.
 	members map[types.UID]*member
@@ -76,6 +77,8 @@ type cluster struct {
 
 	// counts are the counts of the latest plan, with its admissions.
 	counts departure.Counts
+	// share is the latest share of the Cluster in the machines of the fleet.
+	share rails.Share
 
 	guard
 	shown

@@ -64,7 +64,7 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 	if stage == rails.Warm {
 		return nil, time.Time{}
 	}
-	c.grow(o.fleet)
+	r.grow(c, o.fleet)
 	if len(o.fleet.Candidates) == 0 {
 		next = time.Time{} // No candidate waits for the end of the warm-up.
 	}
@@ -79,7 +79,8 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 	return hold, next
 }
 
-// wipe holds unscheduled departures while nearly all machines would leave at once and this is not confirmed. It makes no
+// wipe holds unscheduled departures while nearly all machines of the Cluster or of the fleet would leave at once and this
+// is not confirmed. It makes no
 // check while the clock or the warm-up holds departures.
 func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time) {
 	for _, h := range o.fleet.Holds {
@@ -96,6 +97,6 @@ func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster,
 	}
 	return &departure.Hold{
 		Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true,
-		Message: "Nearly all machines of the Cluster would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)",
+		Message: "Nearly all machines of the Cluster, or of all Clusters, would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures now (kubectl 5spot hold-departures)",
 	}, next
 }

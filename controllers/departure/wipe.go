@@ -4,6 +4,7 @@ package departure
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -74,6 +75,9 @@ func (r *Reconciler) quarantine(ctx context.Context, key client.ObjectKey, c *cl
 	f := o.fleet
 	left := unscheduled(f)
 	count := c.staying(f, left)
+	if others := r.shares(c, count); len(left) > 0 {
+		count.Others = others // A Cluster without candidates holds nothing.
+	}
 	switch suspected := c.wipe.Suspects(count); {
 	case suspected && len(left) > 0:
 		if f.Now.Before(c.again) {
@@ -91,7 +95,24 @@ func (r *Reconciler) quarantine(ctx context.Context, key client.ObjectKey, c *cl
 }
 
 // grow adds machines that join during the warm-up to the baseline.
-func (c *cluster) grow(f departure.Fleet) { c.wipe = c.wipe.Grow(c.staying(f, unscheduled(f))) }
+func (r *Reconciler) grow(c *cluster, f departure.Fleet) {
+	count := c.staying(f, unscheduled(f))
+	c.wipe = c.wipe.Grow(count)
+	r.shares(c, count)
+}
+
+// shares stores the share of a Cluster, and returns the sum of the other Clusters' shares.
+func (r *Reconciler) shares(c *cluster, count rails.Count) (others rails.Share) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.share = c.wipe.Share(count)
+	for _, other := range r.fleet {
+		if other != c {
+			others = others.Plus(other.share)
+		}
+	}
+	return others
+}
 
 // staying counts the machines that have had a Node and are not due to leave in the unscheduled lane.
 func (c *cluster) staying(f departure.Fleet, left []departure.Candidate) rails.Count {
@@ -119,18 +140,29 @@ func (r *Reconciler) checkLive(ctx context.Context, key client.ObjectKey, c *clu
 	if c.wipe.Suspects(count) != c.wipe.Suspects(sure) {
 		return c.held, c.again
 	}
+	wiped := c.wiped(count, len(left))
 	var verdict rails.WipeVerdict
 	c.wipe, verdict = c.wipe.Judge(count)
 	c.departures += count.Left
 	switch c.held = verdict == rails.Quarantined; verdict {
 	case rails.Quarantined:
 		r.recordWarning(ctx, key, c, count.At, v1alpha1.WipeQuarantinedEvent,
-			"%d of %d machines would leave at once. They stay until three checks confirm that, 20s. If it is a mistake, hold all departures now: kubectl 5spot -n %s hold-departures %s", len(left), len(left)+count.Kept, key.Namespace, key.Name)
+			"%s would leave at once. They stay until three checks confirm that, 20s. If it is a mistake, hold all departures now: kubectl 5spot -n %s hold-departures %s", wiped, key.Namespace, key.Name)
 	case rails.Confirmed:
-		r.recordWarning(ctx, key, c, count.At, v1alpha1.WipeConfirmedEvent, "%d of %d machines leave: three checks confirmed it", len(left), len(left)+count.Kept)
+		r.recordWarning(ctx, key, c, count.At, v1alpha1.WipeConfirmedEvent, "%s leave: three checks confirmed it", wiped)
 	default:
 	}
 	return c.held, c.again
+}
+
+// wiped returns how many machines of the Cluster would leave, or of all Clusters if only they are nearly all.
+func (c *cluster) wiped(count rails.Count, left int) string {
+	all := c.wipe.Share(count).Plus(count.Others)
+	count.Others = rails.Share{}
+	if c.wipe.Suspects(count) {
+		return fmt.Sprintf("%d of %d machines", left, left+count.Kept)
+	}
+	return fmt.Sprintf("%d of %d machines of all Clusters", all.Baseline-all.Kept, all.Baseline)
 }
 
 // unscheduled returns the candidates outside the lane Scheduled.

@@ -87,6 +87,35 @@ func TestAWipeIsHeldUntilItIsConfirmed(t *testing.T) {
 	}
 }
 
+// TestAWipeOfTheFleetIsHeld makes all machines of a small Cluster due, while the machines of another Cluster would leave or
+// stay.
+func TestAWipeOfTheFleetIsHeld(t *testing.T) {
+	other := client.ObjectKey{Namespace: "farm", Name: "other"}
+	w := newGuarded(t, 5)
+	w.r.SetShare(other, rails.Share{Baseline: 60, Kept: 1})
+	w.look(0, 0, "0") // No machine of this Cluster is due.
+	w.wipe(v1alpha1.UnscheduledLane, 0)
+	w.look(0, 1, "1")
+	if v := w.waits(0); v.Reason != v1alpha1.WipeQuarantineReason {
+		t.Errorf("%+v", v)
+	}
+	w.after(rails.Apart)
+	w.look(0, 2, "2")
+	w.after(rails.Apart)
+	w.look(1, 3, "0")
+	if told := w.events(); len(told) == 0 || !strings.HasPrefix(told[0], "Warning "+v1alpha1.WipeQuarantinedEvent+" 64 of 65 machines of all Clusters would") {
+		t.Errorf("told %q", told)
+	}
+
+	w = newGuarded(t, 5)
+	w.r.SetShare(other, rails.Share{Baseline: 60, Kept: 1})
+	w.wipe(v1alpha1.UnscheduledLane, 0)
+	w.look(0, 1, "1")
+	w.r.SetShare(other, rails.Share{Baseline: 60, Kept: 7})
+	w.after(rails.Apart)
+	w.look(1, 1, "0")
+}
+
 // TestWhatIsNoWipe has departures that need no live list.
 func TestWhatIsNoWipe(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -44,6 +44,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	s.reportChildren()
 	s.reportConditions(d, actErr, now)
 	s.reportGate(d, actErr, now, r.Actuate.ActuationPaused())
+	s.reportDeparture(now)
 
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}
 	if s.mayWait(now) {
@@ -175,6 +176,34 @@ func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, pa
 		Type: v1alpha1.DepartureGatedCondition, Status: metav1.ConditionTrue, Reason: reason,
 		Message: clip.Message(message), LastTransitionTime: metav1.NewTime(now),
 	})
+}
+
+// reportDeparture writes the departure record of the Machine, except a request that the planner has not answered: it is
+// admitted at once in most cases.
+func (s *scope) reportDeparture(now time.Time) {
+	s.scheduled.Status.Departure = nil
+	m := s.children.Machine
+	if m == nil {
+		return
+	}
+	state, d := children.StateOf(m, now)
+	switch state {
+	case children.Requested:
+		if s.waiting(now) == nil {
+			return
+		}
+	case children.Admitted, children.Expired, children.Started:
+	default:
+		return
+	}
+	st := &v1alpha1.DepartureStatus{Reason: d.Reason, Lane: d.Lane, RequestedTime: instant(d.RequestedAt.Time)}
+	if state != children.Requested {
+		st.AdmittedTime = instant(d.Since.Time)
+		if d.Lane != v1alpha1.ExemptLane {
+			st.Deadline = instant(children.DeadlineOf(m, s.scheduled, now))
+		}
+	}
+	s.scheduled.Status.Departure = st
 }
 
 func instant(t time.Time) *metav1.Time {

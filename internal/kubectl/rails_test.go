@@ -374,21 +374,23 @@ func TestRailsShowsWhoLeavesNext(t *testing.T) {
 // TestRailsSaysWhichDepartureIsLate has departures within their budget, over it, and without one.
 func TestRailsSaysWhichDepartureIsLate(t *testing.T) {
 	t.Parallel()
-	patient := func(m *v1alpha1.ScheduledMachine) { m.Spec.GracefulShutdownTimeout = "1h" }
-	shortened, record := leavingMachine("shortened", v1alpha1.WindowClosed, 9*time.Minute), v1alpha1.NewDeparture(v1alpha1.WindowClosed, now.Add(-9*time.Minute), "a1")
-	record.Grace = "3600s"
-	shortened.Annotations[v1alpha1.DepartureAnnotation] = record.String()
-	got := run("", "rails", fleet(t, metadata(shortened,
+	ends := func(after time.Duration) func(*v1alpha1.ScheduledMachine) {
+		return func(m *v1alpha1.ScheduledMachine) {
+			m.Status.Departure = &v1alpha1.DepartureStatus{Reason: v1alpha1.WindowClosed, Lane: v1alpha1.ScheduledLane, Deadline: new(metav1.NewTime(now.Add(after)))}
+		}
+	}
+	got := run("", "rails", fleet(t, metadata(leavingMachine("edited", v1alpha1.WindowClosed, 9*time.Minute),
 		leavingMachine("hangs", v1alpha1.ScheduledMachineDeleted, 7*time.Minute), leavingMachine("drains", v1alpha1.WindowClosed, 5*time.Minute),
 		leavingMachine("patient", v1alpha1.WindowClosed, 6*time.Minute), leavingMachine("killed", v1alpha1.KilledByPerson, 8*time.Minute)),
-		machine("hangs", going), machine("drains", leaving), machine("patient", leaving, patient), machine("killed", killed), machine("shortened", leaving)))
+		machine("hangs", going, ends(-2*time.Minute)), machine("drains", leaving, ends(0)), machine("patient", leaving, ends(time.Hour)),
+		machine("killed", killed), machine("edited", leaving, ends(time.Hour))))
 	const want = `farm/prod: 5 ScheduledMachines, 5 leaving
-  NAME        STATE     SINCE   REASON         LANE
-  shortened   leaving   9m      WindowClosed   scheduled
-  killed      leaving   8m      KillSwitch     exempt
-  hangs       leaving   7m      Deleted        unscheduled
-  patient     leaving   6m      WindowClosed   scheduled
-  drains      leaving   5m      WindowClosed   scheduled
+  NAME      STATE     SINCE   REASON         LANE
+  edited    leaving   9m      WindowClosed   scheduled
+  killed    leaving   8m      KillSwitch     exempt
+  hangs     leaving   7m      Deleted        unscheduled
+  patient   leaving   6m      WindowClosed   scheduled
+  drains    leaving   5m      WindowClosed   scheduled
   hangs: late, its grace ended 2m ago; it counts as leaving until its Machine is
     gone
 `

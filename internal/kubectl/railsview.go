@@ -16,7 +16,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
 // clusterRails is the output of rails for one Cluster. Its JSON is an API.
@@ -61,7 +60,6 @@ type railsRow struct {
 	Machine  string                 `json:"machine,omitempty"`
 	Lane     v1alpha1.DepartureLane `json:"lane,omitempty"`
 	ActionID string                 `json:"actionID,omitempty"`
-	grace    string                 // the budget in the departure record
 	// GraceEnded is when the budget of a late departure ended, nil if the departure is not late.
 	GraceEnded *metav1.Time `json:"graceEnded,omitempty"`
 }
@@ -181,7 +179,7 @@ func departureOf(m *ourMachine) (railsRow, bool) {
 	row := railsRow{Name: m.scheduled(), State: railLeaving, Machine: m.Name}
 	d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	if ok && !d.Since.IsZero() {
-		row.Reason, row.Lane, row.ActionID, row.Since, row.grace = string(d.Reason), d.Lane, d.ActionID, &d.Since, d.Grace
+		row.Reason, row.Lane, row.ActionID, row.Since = string(d.Reason), d.Lane, d.ActionID, &d.Since
 		return row, true
 	}
 	row.Since, row.Message = m.DeletionTimestamp, "its Machine is being deleted, and its departure is not admitted yet"
@@ -208,16 +206,10 @@ func (m *ourMachine) orphanRow(d railsRow) railsRow {
 	return d
 }
 
-// setGraceEnded sets GraceEnded if a departure of m has exceeded its budget by unservedAfter. A departure without drain
-// has no budget.
+// setGraceEnded sets GraceEnded if a departure of m has exceeded its budget by unservedAfter.
 func (r *railsRow) setGraceEnded(m *v1alpha1.ScheduledMachine, now time.Time) {
-	grace, err := schedule.ParseDuration(cmp.Or(m.Spec.GracefulShutdownTimeout, v1alpha1.DefaultTimeout))
-	if err != nil || r.Lane == "" || r.Lane == v1alpha1.ExemptLane {
-		return
-	}
-	recorded, _ := schedule.ParseDuration(r.grace) // A shorter timeout does not apply to it.
-	if ended := r.since().Add(max(grace, recorded)); now.Sub(ended) >= unservedAfter {
-		r.GraceEnded = &metav1.Time{Time: ended}
+	if d := m.Status.Departure; d != nil && d.Deadline != nil && now.Sub(d.Deadline.Time) >= unservedAfter {
+		r.GraceEnded = d.Deadline
 	}
 }
 

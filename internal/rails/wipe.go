@@ -5,15 +5,15 @@ package rails
 import "time"
 
 const (
-	// wipeFloor is the smallest Cluster that is guarded. In a smaller one, nearly all machines may leave on any
+	// wipeFloor is the smallest Cluster or fleet that is guarded. In a smaller one, nearly all machines may leave on any
 	// day.
 	wipeFloor = 10
 	// wipeFraction is the divisor for the smallest part that must stay: one in ten.
 	wipeFraction = 10
 )
 
-// A Wipe is the wipe quarantine of one Cluster. If nearly all machines would leave at once, the cause is often
-// a truncated list, a wrong template or a mistaken deletion. Three checks in a row must confirm it.
+// A Wipe is the wipe quarantine of one Cluster. If nearly all machines of the Cluster or of the fleet would leave at once,
+// the cause is often a truncated list, a wrong template or a mistaken deletion. Three checks in a row must confirm it.
 //
 // A manager that starts sets Baseline from the status of the machines. Otherwise a wipe during the restart
 // would look like the normal state.
@@ -39,7 +39,24 @@ type Count struct {
 	// Left is how many machines have started to leave since the previous count, in any lane. The baseline is
 	// reduced by it.
 	Left int
+	// Others are the machines of the other Clusters of the fleet. The zero value means that no Cluster is compared with
+	// the others.
+	Others Share
 }
+
+// A Share is what one Cluster contributes to the fleet.
+type Share struct {
+	// Baseline is the number of machines that should stay, and Kept the number of machines that would stay.
+	Baseline, Kept int
+}
+
+// Plus returns the sum of two shares.
+func (s Share) Plus(other Share) Share {
+	return Share{s.Baseline + other.Baseline, s.Kept + other.Kept}
+}
+
+// wiped reports whether nearly all machines would leave.
+func (s Share) wiped() bool { return s.Baseline >= wipeFloor && s.Kept*wipeFraction < s.Baseline }
 
 // A WipeVerdict is the result of a check.
 type WipeVerdict string
@@ -54,10 +71,13 @@ const (
 	Confirmed WipeVerdict = "Confirmed"
 )
 
-// Suspects reports whether a check with this count would see a wipe.
+// Share returns the share of the Cluster.
+func (w Wipe) Share(c Count) Share { return Share{Baseline: max(0, w.Baseline-c.Left), Kept: c.Kept} }
+
+// Suspects reports whether a check with this count would see a wipe of the Cluster or of the fleet.
 func (w Wipe) Suspects(c Count) bool {
-	baseline := w.Baseline - c.Left
-	return baseline >= wipeFloor && c.Kept*wipeFraction < baseline
+	own := w.Share(c)
+	return own.wiped() || own.Plus(c.Others).wiped()
 }
 
 // Judge returns the quarantine after a check, and its verdict.

@@ -50,7 +50,7 @@ func TestTheRailsHold(t *testing.T) {
 // within a window than of one Cluster of that size.
 func TestSmallClustersAreOneFleet(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"AllWindowsEndAtFive", "HalfAreDeleted", "HalfOfTheSchedulesAreWiped", "ARestartEveryTwelveSecondsAfterFive", "AWebhookRefusesDeletionsOverARestart"} {
+	for _, name := range []string{"AllWindowsEndAtFive", "AllSchedulesAreWiped", "AWipeIsUndoneBeforeItIsConfirmed", "HalfAreDeleted", "HalfOfTheSchedulesAreWiped", "ARestartEveryTwelveSecondsAfterFive", "AWebhookRefusesDeletionsOverARestart"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			size := cmp.Or(*machines, few)
