@@ -356,10 +356,10 @@ type HostStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Names []HostName `json:"names,omitempty"`
-	// since is when the spec began to name it. Of two that name one host, the earlier
+	// claimTime is when the spec began to name it. Of two that name one host, the earlier
 	// comes first.
 	// +optional
-	Since *metav1.Time `json:"since,omitempty"`
+	ClaimTime *metav1.Time `json:"claimTime,omitempty"`
 	// machineNames are the names of the host of the existing machine. They differ from names while an edit waits for
 	// the next window.
 	// +optional
@@ -384,10 +384,10 @@ type DepartureStatus struct {
 	// admittedTime is when the departure started. Absent while it waits.
 	// +optional
 	AdmittedTime *metav1.Time `json:"admittedTime,omitempty"`
-	// deadline is when gracefulShutdownTimeout ends. MachineReady says what the machine waits for. Absent while the
+	// deadlineTime is when gracefulShutdownTimeout ends. MachineReady says what the machine waits for. Absent while the
 	// departure waits, and in the exempt lane.
 	// +optional
-	Deadline *metav1.Time `json:"deadline,omitempty"`
+	DeadlineTime *metav1.Time `json:"deadlineTime,omitempty"`
 }
 
 // ScheduledMachineStatus is what is. Everything in it is true in every phase: a
@@ -467,10 +467,10 @@ type ScheduledMachineStatus struct {
 	// +optional
 	NextCleanup *metav1.Time `json:"nextCleanup,omitempty"`
 
-	// nextCleanupSince is the time since which nextCleanup has been the same for the same spec. A window end that was
-	// announced for 10 minutes is in the scheduled lane.
+	// nextCleanupAnnouncedTime is the time since which nextCleanup has been the same for the same spec. A window end that
+	// was announced for 10 minutes is in the scheduled lane.
 	// +optional
-	NextCleanupSince *metav1.Time `json:"nextCleanupSince,omitempty"`
+	NextCleanupAnnouncedTime *metav1.Time `json:"nextCleanupAnnouncedTime,omitempty"`
 
 	// nextTransition is the earlier of nextActivation and nextCleanup with what
 	// happens then, for people: "opens 2026-01-15T09:00:00Z". While nothing follows

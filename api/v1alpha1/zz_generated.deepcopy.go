@@ -52,8 +52,8 @@ func (in *DepartureStatus) DeepCopyInto(out *DepartureStatus) {
 		in, out := &in.AdmittedTime, &out.AdmittedTime
 		*out = (*in).DeepCopy()
 	}
-	if in.Deadline != nil {
-		in, out := &in.Deadline, &out.Deadline
+	if in.DeadlineTime != nil {
+		in, out := &in.DeadlineTime, &out.DeadlineTime
 		*out = (*in).DeepCopy()
 	}
 }
@@ -107,8 +107,8 @@ func (in *HostStatus) DeepCopyInto(out *HostStatus) {
 		*out = make([]HostName, len(*in))
 		copy(*out, *in)
 	}
-	if in.Since != nil {
-		in, out := &in.Since, &out.Since
+	if in.ClaimTime != nil {
+		in, out := &in.ClaimTime, &out.ClaimTime
 		*out = (*in).DeepCopy()
 	}
 	if in.MachineNames != nil {
@@ -533,8 +533,8 @@ func (in *ScheduledMachineStatus) DeepCopyInto(out *ScheduledMachineStatus) {
 		in, out := &in.NextCleanup, &out.NextCleanup
 		*out = (*in).DeepCopy()
 	}
-	if in.NextCleanupSince != nil {
-		in, out := &in.NextCleanupSince, &out.NextCleanupSince
+	if in.NextCleanupAnnouncedTime != nil {
+		in, out := &in.NextCleanupAnnouncedTime, &out.NextCleanupAnnouncedTime
 		*out = (*in).DeepCopy()
 	}
 }

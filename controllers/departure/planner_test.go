@@ -259,7 +259,7 @@ func TestAnAnnouncedEndKeepsItsPlace(t *testing.T) {
 	end := metav1.NewTime(w.clock.Now())
 	sm := &v1alpha1.ScheduledMachine{}
 	w.must(w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: box(0)}, sm))
-	sm.Spec.Priority, sm.Status.NextCleanup, sm.Status.NextCleanupSince, sm.Status.ObservedGeneration = new(int32(1)), &end, new(metav1.NewTime(noon.Add(-time.Hour))), sm.Generation
+	sm.Spec.Priority, sm.Status.NextCleanup, sm.Status.NextCleanupAnnouncedTime, sm.Status.ObservedGeneration = new(int32(1)), &end, new(metav1.NewTime(noon.Add(-time.Hour))), sm.Generation
 	w.must(w.Update(w.Context(), sm))
 	w.leaves(v1alpha1.ScheduledLane, 1)
 	const late = 3 * time.Second

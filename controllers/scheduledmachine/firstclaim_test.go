@@ -177,14 +177,14 @@ func TestATemplateKeepsItsHost(t *testing.T) {
 	cloned.clock.SetTime(monday.Add(time.Hour))
 	cloned.settle()
 	cloned.settle()
-	since := cloned.sm.Status.Host.Since
+	since := cloned.sm.Status.Host.ClaimTime
 	cloned.edit(inTheEvening)
 	cloned.settle()
 	cloned.endOfTheMachine()
 	cloned.settle()
 	const kind = "GenericInfrastructureMachine"
 	want := &v1alpha1.HostStatus{
-		Source: "template " + kind + "Template.infrastructure.cluster.x-k8s.io/desk", Since: since,
+		Source: "template " + kind + "Template.infrastructure.cluster.x-k8s.io/desk", ClaimTime: since,
 		Names: []v1alpha1.HostName{{Kind: "address", Scope: kind + ".infrastructure.cluster.x-k8s.io", Value: "kept.test:22"}},
 	}
 	if diff := cmp.Diff(want, cloned.sm.Status.Host); diff != "" {

@@ -69,7 +69,7 @@ func (w *world) countEvents(reason string) int {
 func hostNamed(sm *v1alpha1.ScheduledMachine, since time.Time) *v1alpha1.HostStatus {
 	kind := sm.Spec.InfrastructureSpec.Kind + ".infrastructure.cluster.x-k8s.io"
 	return &v1alpha1.HostStatus{
-		Source: "kind " + kind, Since: new(metav1.NewTime(since)),
+		Source: "kind " + kind, ClaimTime: new(metav1.NewTime(since)),
 		Names: []v1alpha1.HostName{{Kind: "address", Scope: kind, Value: "192.0.2.42:22"}},
 	}
 }

@@ -209,12 +209,12 @@ func since(sm *v1alpha1.ScheduledMachine, wanted []hosts.ID) time.Time {
 	switch {
 	case st.Host == nil && st.ObservedGeneration == 0 && sm.Generation <= 1 && !cloned(sm): // Also if its status was lost, as in clusterctl move.
 		return sm.CreationTimestamp.Time
-	case st.Host == nil || st.Host.Since == nil || st.Host.Source != source(sm):
+	case st.Host == nil || st.Host.ClaimTime == nil || st.Host.Source != source(sm):
 		return time.Time{}
 	case slices.ContainsFunc(wanted, func(id hosts.ID) bool { return !known(id) }):
 		return time.Time{}
 	default:
-		return st.Host.Since.Time
+		return st.Host.ClaimTime.Time
 	}
 }
 

@@ -167,7 +167,7 @@ func (s *scope) reportHost(now time.Time) {
 		if since.IsZero() {
 			since = hosts.After(mine, others, now)
 		}
-		h.Source, h.Since = source(s.scheduled), new(metav1.NewTime(since.UTC().Truncate(time.Second)))
+		h.Source, h.ClaimTime = source(s.scheduled), new(metav1.NewTime(since.UTC().Truncate(time.Second)))
 	}
 	s.scheduled.Status.Host = nil
 	if len(h.Names) > 0 || len(h.MachineNames) > 0 {

@@ -148,10 +148,10 @@ func (s *scope) reportCleanup(closes, now time.Time, refused bool) {
 	}
 	st.NextCleanup = instant(closes)
 	same := before.NextCleanup.Equal(st.NextCleanup) && before.ObservedGeneration == s.scheduled.Generation
-	if !same || before.NextCleanupSince == nil {
-		st.NextCleanupSince = nil
+	if !same || before.NextCleanupAnnouncedTime == nil {
+		st.NextCleanupAnnouncedTime = nil
 		if st.NextCleanup != nil {
-			st.NextCleanupSince = instant(now)
+			st.NextCleanupAnnouncedTime = instant(now)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func (s *scope) reportDeparture(now time.Time) {
 	if state != children.Requested {
 		st.AdmittedTime = instant(d.Since.Time)
 		if d.Lane != v1alpha1.ExemptLane {
-			st.Deadline = instant(children.DeadlineOf(m, s.scheduled, now))
+			st.DeadlineTime = instant(children.DeadlineOf(m, s.scheduled, now))
 		}
 	}
 	s.scheduled.Status.Departure = st

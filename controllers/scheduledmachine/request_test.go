@@ -144,7 +144,7 @@ func TestMachinesLeaveInTurn(t *testing.T) {
 				t.Errorf("machine %d does not say since when it is to leave: %v", i, end)
 			}
 			if d := w.sm.Status.Departure; d == nil || d.Reason != v1alpha1.WindowClosed || d.Lane != v1alpha1.ScheduledLane ||
-				d.RequestedTime == nil || d.AdmittedTime != nil || d.Deadline != nil {
+				d.RequestedTime == nil || d.AdmittedTime != nil || d.DeadlineTime != nil {
 				t.Errorf("machine %d waits with status.departure %+v", i, d)
 			}
 		}
@@ -152,7 +152,7 @@ func TestMachinesLeaveInTurn(t *testing.T) {
 			t.Errorf("lane %s, conditions %v", w.lane(), w.sm.Status.Conditions)
 		}
 		if d := c.all[2-left].sm.Status.Departure; d == nil || d.RequestedTime == nil || !d.AdmittedTime.Equal(new(metav1.NewTime(c.clock.Now().UTC()))) ||
-			d.Deadline.Sub(d.AdmittedTime.Time) != children.GraceOf(c.all[2-left].sm) {
+			d.DeadlineTime.Sub(d.AdmittedTime.Time) != children.GraceOf(c.all[2-left].sm) {
 			t.Errorf("at %s it leaves with status.departure %+v", c.clock.Now(), d)
 		}
 		if left < 2 && next != departure.Window {

@@ -287,7 +287,7 @@ func (s *nodeBalancer) add(m expv1.Membership, taken bool) {
 	trigger := plan.Trigger(s.attachment.Spec.Trigger)
 	s.members = append(s.members, plan.Member{
 		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing, Closing: s.closing,
-		Since: s.attachment.Spec.Since.Time, TakenAt: m.Since.Time,
+		Since: s.attachment.Spec.TriggerTime.Time, TakenAt: m.DrainTime.Time,
 		Membership: membershipOf(m),
 	})
 }
@@ -563,14 +563,14 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balanc
 		s.address(driver, membership)
 		switch {
 		case step.Act == plan.Drain && !s.members[i].Taken:
-			membership.Since = metav1.NewTime(r.Clock.Now())
+			membership.DrainTime = metav1.NewTime(r.Clock.Now())
 			s.attachment.Spec.Memberships = append(s.attachment.Spec.Memberships, membership)
-			s.members[i].Taken, s.members[i].TakenAt = true, membership.Since.Time
+			s.members[i].Taken, s.members[i].TakenAt = true, membership.DrainTime.Time
 		case step.Act == plan.Drain && o.wait > 0: // Another party restored it, so it may have new connections.
 			since := metav1.NewTime(r.Clock.Now())
 			for j := range s.attachment.Spec.Memberships {
 				if m := &s.attachment.Spec.Memberships[j]; m.Same(membership) {
-					m.Since, s.members[i].TakenAt, written = since, since.Time, true
+					m.DrainTime, s.members[i].TakenAt, written = since, since.Time, true
 				}
 			}
 		case step.Act == plan.HandOver:

@@ -65,7 +65,7 @@ func (w *world) attach(name, trigger, address string) {
 		Namespace: cluster.Namespace, Name: detach.AttachmentName(cluster.Name, name), Labels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
 	}}
 	a.Spec.ClusterName, a.Spec.NodeName, a.Spec.Trigger, a.Spec.Addresses = cluster.Name, name, trigger, []string{address}
-	a.Spec.Since = metav1.NewTime(time.Now())
+	a.Spec.TriggerTime = metav1.NewTime(time.Now())
 	w.create(a)
 }
 

@@ -191,10 +191,10 @@ func replacements(recorded []expv1.ReplacedPod) (all []plan.Replacement) {
 // replaced converts replacements to the API type. It keeps the start time of recorded ones.
 func replaced(recorded []expv1.ReplacedPod, all []plan.Replacement, now metav1.Time) (pods []expv1.ReplacedPod) {
 	for _, r := range all {
-		p := expv1.ReplacedPod{PodUID: types.UID(r.Pod), Since: now}
+		p := expv1.ReplacedPod{PodUID: types.UID(r.Pod), StartTime: now}
 		p.Namespace, p.Name, _ = strings.Cut(r.DaemonSet, "/")
 		if i := slices.Index(replacements(recorded), r); i >= 0 {
-			p.Since = recorded[i].Since
+			p.StartTime = recorded[i].StartTime
 		}
 		pods = append(pods, p)
 	}

@@ -175,7 +175,7 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 	}
 	began := now
 	if s.attachment != nil {
-		began = s.attachment.Spec.Since.Time
+		began = s.attachment.Spec.TriggerTime.Time
 	}
 	if v, _ := waitAll(notDeleting(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
 		return max(v.Again.Sub(now), time.Millisecond)
@@ -524,10 +524,10 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 		a.Spec.Memberships = slices.DeleteFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return !m.Persistent })
 	}
 	if detachesMore(a, d) {
-		a.Spec.Since = now
+		a.Spec.TriggerTime = now
 	}
 	if a.Spec.Trigger = string(d.Trigger); d.Trigger == "" {
-		a.Spec.Since = metav1.Time{}
+		a.Spec.TriggerTime = metav1.Time{}
 	}
 	a.Spec.LoadBalancers, a.Spec.DaemonSets = d.LoadBalancers, replaced(a.Spec.DaemonSets, d.Replaces, now)
 	if a.DeletionTimestamp.IsZero() {

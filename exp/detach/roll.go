@@ -157,7 +157,7 @@ func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) 
 		}
 		n := at(a.Spec.NodeName)
 		if p != nil {
-			n.Replaces, n.Since = true, p.Since.Time
+			n.Replaces, n.Since = true, p.StartTime.Time
 		}
 		n.Detached = a.Spec.Trigger != "" && len(a.Spec.LoadBalancers) == 0
 		n.RestorePending = a.Spec.Trigger == "" && slices.ContainsFunc(a.Spec.Memberships, func(m expv1.Membership) bool { return slices.Contains(s.balancers, m.LoadBalancer) })
@@ -206,7 +206,7 @@ func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.D
 		if p == nil || !d.Waits(plan.Replacement{Pod: string(p.PodUID)}) {
 			continue
 		}
-		if until, waits := s.waits(s.sets[i], p.Since.Time, r.Clock.Now()); waits {
+		if until, waits := s.waits(s.sets[i], p.StartTime.Time, r.Clock.Now()); waits {
 			if wait := until.Sub(r.Clock.Now()); !until.IsZero() && (again == 0 || wait < again) {
 				again = wait
 			}

@@ -37,10 +37,10 @@ func NeverRan(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool {
 // other end.
 func AnnouncedEnd(sm *v1alpha1.ScheduledMachine, now time.Time) (end time.Time, ok bool) {
 	st := &sm.Status
-	if st.NextCleanup == nil || st.NextCleanupSince == nil || st.NextCleanup.After(now) {
+	if st.NextCleanup == nil || st.NextCleanupAnnouncedTime == nil || st.NextCleanup.After(now) {
 		return time.Time{}, false
 	}
-	a := rails.Announcement{End: st.NextCleanup.Time, Since: st.NextCleanupSince.Time, Generation: st.ObservedGeneration}
+	a := rails.Announcement{End: st.NextCleanup.Time, Since: st.NextCleanupAnnouncedTime.Time, Generation: st.ObservedGeneration}
 	return st.NextCleanup.Time, a.Covers(st.NextCleanup.Time, sm.Generation)
 }
 

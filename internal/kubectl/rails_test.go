@@ -30,7 +30,7 @@ func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMa
 		}
 		c := condition("DepartureGated", metav1.ConditionTrue, string(reason), text)
 		c.LastTransitionTime = *in(-ago)
-		m.Status.InSchedule, m.Status.NextCleanup, m.Status.NextCleanupSince = false, in(-ago), in(-ago-time.Hour)
+		m.Status.InSchedule, m.Status.NextCleanup, m.Status.NextCleanupAnnouncedTime = false, in(-ago), in(-ago-time.Hour)
 		m.Status.Conditions = append(m.Status.Conditions, c)
 	}
 }
@@ -79,7 +79,7 @@ func metadata(items ...metav1.PartialObjectMetadata) metav1.PartialObjectMetadat
 }
 
 // unannounced gives a machine a window end that was not announced.
-func unannounced(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanupSince = nil }
+func unannounced(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanupAnnouncedTime = nil }
 
 func inLab(m *v1alpha1.ScheduledMachine) { m.Spec.ClusterName = "lab" }
 
@@ -376,7 +376,7 @@ func TestRailsSaysWhichDepartureIsLate(t *testing.T) {
 	t.Parallel()
 	ends := func(after time.Duration) func(*v1alpha1.ScheduledMachine) {
 		return func(m *v1alpha1.ScheduledMachine) {
-			m.Status.Departure = &v1alpha1.DepartureStatus{Reason: v1alpha1.WindowClosed, Lane: v1alpha1.ScheduledLane, Deadline: new(metav1.NewTime(now.Add(after)))}
+			m.Status.Departure = &v1alpha1.DepartureStatus{Reason: v1alpha1.WindowClosed, Lane: v1alpha1.ScheduledLane, DeadlineTime: new(metav1.NewTime(now.Add(after)))}
 		}
 	}
 	got := run("", "rails", fleet(t, metadata(leavingMachine("edited", v1alpha1.WindowClosed, 9*time.Minute),

@@ -208,8 +208,8 @@ func (m *ourMachine) orphanRow(d railsRow) railsRow {
 
 // setGraceEnded sets GraceEnded if a departure of m has exceeded its budget by unservedAfter.
 func (r *railsRow) setGraceEnded(m *v1alpha1.ScheduledMachine, now time.Time) {
-	if d := m.Status.Departure; d != nil && d.Deadline != nil && now.Sub(d.Deadline.Time) >= unservedAfter {
-		r.GraceEnded = d.Deadline
+	if d := m.Status.Departure; d != nil && d.DeadlineTime != nil && now.Sub(d.DeadlineTime.Time) >= unservedAfter {
+		r.GraceEnded = d.DeadlineTime
 	}
 }
 

@@ -63,11 +63,11 @@ func candidateOf(m *v1alpha1.ScheduledMachine) departure.Candidate {
 		c.Since = gate.LastTransitionTime.Time
 	}
 	st := &m.Status
-	if st.NextCleanup == nil || st.NextCleanupSince == nil || st.InSchedule {
+	if st.NextCleanup == nil || st.NextCleanupAnnouncedTime == nil || st.InSchedule {
 		return c
 	}
 	end := st.NextCleanup.Time
-	if (rails.Announcement{End: end, Since: st.NextCleanupSince.Time, Generation: st.ObservedGeneration}).Covers(end, m.Generation) {
+	if (rails.Announcement{End: end, Since: st.NextCleanupAnnouncedTime.Time, Generation: st.ObservedGeneration}).Covers(end, m.Generation) {
 		c.Lane, c.End, c.Since = departure.Scheduled, end, end
 	}
 	return c

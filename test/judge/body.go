@@ -185,11 +185,11 @@ func (s *State) readSpec(spec json.RawMessage) {
 // readStatus parses the status of a Machine or a ScheduledMachine.
 func (s *State) readStatus(status json.RawMessage) {
 	var b struct {
-		NodeRef                       struct{ Name string }
-		ObservedGeneration            int64
-		NextCleanup, NextCleanupSince time.Time
+		NodeRef                               struct{ Name string }
+		ObservedGeneration                    int64
+		NextCleanup, NextCleanupAnnouncedTime time.Time
 	}
 	_ = json.Unmarshal(status, &b) // As above.
 	s.HasNode, s.ObservedGeneration = b.NodeRef.Name != "", b.ObservedGeneration
-	s.NextCleanup, s.NextCleanupSince = b.NextCleanup, b.NextCleanupSince
+	s.NextCleanup, s.NextCleanupAnnouncedTime = b.NextCleanup, b.NextCleanupAnnouncedTime
 }

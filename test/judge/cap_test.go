@@ -53,8 +53,8 @@ func scheduledBox(i int, user, verb string) judge.Record {
 // announced is a status write that announces an hour before when the window of the i-th machine ends.
 func announced(i int, end time.Duration) judge.Record {
 	return with(scheduledBox(i, manager, "patch"), at(end-time.Hour), func(r *judge.Record) {
-		r.Subresource, r.Sent.Changes = "status", []string{"status/nextCleanup", "status/nextCleanupSince"}
-		r.Got.NextCleanup, r.Got.NextCleanupSince = begin.Add(end), r.At
+		r.Subresource, r.Sent.Changes = "status", []string{"status/nextCleanup", "status/nextCleanupAnnouncedTime"}
+		r.Got.NextCleanup, r.Got.NextCleanupAnnouncedTime = begin.Add(end), r.At
 		r.Got.Generation, r.Got.ObservedGeneration = 1, 1
 	})
 }
@@ -370,14 +370,14 @@ func TestCap(t *testing.T) {
 		"AnnouncedTooLateByTheStatus": {
 			reason: "The status says so.",
 			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record {
-				return announcedAt(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupSince = begin.Add(-8 * time.Minute) })
+				return announcedAt(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupAnnouncedTime = begin.Add(-8 * time.Minute) })
 			})...)),
 			judged: 4, broken: tooMany,
 		},
 		"AnnouncedSinceAnUnknownTime": {
 			reason: "The status does not say since when.",
 			records: four(join(boxes(40), each(0, 40, func(i int) judge.Record {
-				return announcedAt(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupSince = time.Time{} })
+				return announcedAt(i, -time.Hour, func(r *judge.Record) { r.Got.NextCleanupAnnouncedTime = time.Time{} })
 			})...)),
 			judged: 4, broken: tooMany,
 		},

@@ -85,11 +85,11 @@ func TestRead(t *testing.T) {
 		"Announcement": {
 			reason: "The response has what a ScheduledMachine announces, and its kill switch.",
 			log: line("patch", `,"responseStatus":{"code":200},"responseObject":{"kind":"ScheduledMachine","metadata":{"uid":"s","generation":3,"finalizers":["f"]},"spec":{"killSwitch":true},`+
-				`"status":{"observedGeneration":2,"nextCleanup":"2026-03-02T17:00:00Z","nextCleanupSince":"2026-03-02T16:00:00Z"}}`),
+				`"status":{"observedGeneration":2,"nextCleanup":"2026-03-02T17:00:00Z","nextCleanupAnnouncedTime":"2026-03-02T16:00:00Z"}}`),
 			want: []judge.Record{with(read, answered, func(r *judge.Record) {
 				r.Got = &judge.State{
 					UID: "s", Annotations: map[string]string{}, Generation: 3, ObservedGeneration: 2, KillSwitch: true,
-					NextCleanup: begin, NextCleanupSince: begin.Add(-time.Hour),
+					NextCleanup: begin, NextCleanupAnnouncedTime: begin.Add(-time.Hour),
 				}
 			})},
 		},

@@ -128,9 +128,9 @@ type State struct {
 	HasNode bool
 	// Disabled reports that spec.schedule.enabled is false, KillSwitch that spec.killSwitch is true.
 	Disabled, KillSwitch bool
-	// NextCleanup is status.nextCleanup of a ScheduledMachine: when its machine should leave. NextCleanupSince is
-	// status.nextCleanupSince: since when it says so.
-	NextCleanup, NextCleanupSince time.Time
+	// NextCleanup is status.nextCleanup of a ScheduledMachine: when its machine should leave. NextCleanupAnnouncedTime is
+	// status.nextCleanupAnnouncedTime: since when it says so.
+	NextCleanup, NextCleanupAnnouncedTime time.Time
 }
 
 // A Part is a reference to an object of a provider, in the namespace of the Machine.

@@ -94,7 +94,7 @@ func (w *world) lane(r Record, m *machine) string {
 func (s *scheduledMachine) windowEnded(at time.Time) bool {
 	end := s.NextCleanup
 	return !s.Deleting && s.Generation == s.ObservedGeneration && !end.After(at.Add(skew)) &&
-		!s.NextCleanupSince.IsZero() && !s.NextCleanupSince.After(end.Add(-notice)) && !s.announced.After(end.Add(skew-notice))
+		!s.NextCleanupAnnouncedTime.IsZero() && !s.NextCleanupAnnouncedTime.After(end.Add(-notice)) && !s.announced.After(end.Add(skew-notice))
 }
 
 // urgent reports whether a kill switch or an owner removes the machine of a ScheduledMachine. A machine that was

@@ -70,7 +70,7 @@ func clusterOf(o Object, s State) Object {
 type scheduledMachine struct {
 	State
 	// announced is when the log first showed NextCleanup for ObservedGeneration. If it was there before the log
-	// begins, it is NextCleanupSince.
+	// begins, it is NextCleanupAnnouncedTime.
 	announced time.Time
 }
 
@@ -151,7 +151,7 @@ func (w *world) seeScheduled(r Record) {
 	case known && was.NextCleanup.Equal(now.NextCleanup) && was.ObservedGeneration == now.ObservedGeneration:
 		now.announced = was.announced
 	case !known && (r.Sent == nil || !slices.Contains(r.Sent.Changes, "status/nextCleanup")):
-		now.announced = now.NextCleanupSince
+		now.announced = now.NextCleanupAnnouncedTime
 	}
 	w.scheduled[r.Object] = now
 }

@@ -38,9 +38,9 @@ type NodeAttachmentSpec struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	Addresses []string `json:"addresses,omitempty"`
 
-	// since is when the Node began to leave its load balancers. It starts again when the Node leaves further ones.
+	// triggerTime is when the Node began to leave its load balancers. It starts again when the Node leaves further ones.
 	// +optional
-	Since metav1.Time `json:"since,omitempty,omitzero"`
+	TriggerTime metav1.Time `json:"triggerTime,omitempty,omitzero"`
 
 	// trigger is why the Node leaves its load balancers; empty if it does not.
 	// +optional
@@ -91,9 +91,9 @@ type ReplacedPod struct {
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
 
-	// since is when that began.
+	// startTime is when that began.
 	// +optional
-	Since metav1.Time `json:"since,omitempty,omitzero"`
+	StartTime metav1.Time `json:"startTime,omitempty,omitzero"`
 }
 
 // Membership is the membership of a Node in a pool of a load balancer.
@@ -131,17 +131,17 @@ type Membership struct {
 	// +optional
 	Persistent bool `json:"persistent,omitempty"`
 
-	// since is when 5-Spot drained it.
+	// drainTime is when 5-Spot drained it.
 	// +optional
-	Since metav1.Time `json:"since,omitempty,omitzero"`
+	DrainTime metav1.Time `json:"drainTime,omitempty,omitzero"`
 }
 
 // NoAddress is the address of a membership without an address.
 const NoAddress = "-"
 
-// Same reports whether two memberships identify the same member. It ignores since and persistent.
+// Same reports whether two memberships identify the same member. It ignores drainTime and persistent.
 func (m *Membership) Same(other Membership) bool {
-	other.Since, other.Persistent = m.Since, m.Persistent
+	other.DrainTime, other.Persistent = m.DrainTime, m.Persistent
 	return *m == other
 }
 
