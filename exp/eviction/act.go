@@ -31,7 +31,10 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 		return again, nil, err
 	case verdict.Mark:
 		warnings = e.trackRequest(ctx, s.request, true)
-		again, err = e.markPod(ctx, s)
+		if again, err = e.markPod(ctx, s); again && e.deleted(ctx, s.request) {
+			// The request was withdrawn meanwhile, with its tracking mark.
+			warnings = append(warnings, e.trackRequest(ctx, s.request, false)...)
+		}
 		return again, warnings, err
 	case verdict.Confirm:
 		again, err = e.confirm(ctx, s, markedAt(s.pod))
@@ -77,6 +80,11 @@ func (e *Evictor) confirm(ctx context.Context, s *scope, since time.Time) (again
 		return false, nil
 	}
 	return rereadOnConflict(false, err)
+}
+
+// deleted reports whether the API server has no such request any more.
+func (e *Evictor) deleted(ctx context.Context, r *evictionv1.RescheduleRequest) bool {
+	return apierrors.IsNotFound(e.Live.Get(ctx, client.ObjectKeyFromObject(r), &evictionv1.RescheduleRequest{}))
 }
 
 // trackRequest adds or removes the tracking mark of a request, if it has one. An error becomes a warning of the answer.

@@ -51,6 +51,13 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
+// TestFailedOrders repeats orders that failed once: a guard set the tracking mark of a request that was withdrawn and
+// deleted meanwhile.
+func TestFailedOrders(t *testing.T) {
+	t.Parallel()
+	newTale(t, 7713738266605959220).tell()
+}
+
 // TestThatOrder repeats an order that failed.
 func TestThatOrder(t *testing.T) {
 	if *order == 0 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,12 +253,12 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	w.drain(0, true)
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
-	calls := 0
+	var calls atomic.Int32 // An eviction reads Node and request at the same time.
 	w.late = &lateCache{w: w}
 	w.late.catchUp(true, true, true)
 	w.restart(interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-			calls++
+			calls.Add(1)
 			return nil
 		},
 		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
@@ -274,8 +275,8 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 		w.evict("db-0", verdict.Wait, verdict.Waiting)
 		w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
 	}
-	if calls > 0 || len(w.Writes) > 0 {
-		t.Errorf("%d reads and %v for pods that wait", calls, w.Writes)
+	if n := calls.Load(); n > 0 || len(w.Writes) > 0 {
+		t.Errorf("%d reads and %v for pods that wait", n, w.Writes)
 	}
 	if w.late.podLists > 0 {
 		t.Errorf("the cache lists all pods %d times for a pod that waits", w.late.podLists)
@@ -286,8 +287,8 @@ func TestAPodThatWaitsForItsTurnIsNotReadLive(t *testing.T) {
 	}
 	w.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
 	w.wantWrites("create RescheduleRequest")
-	if calls != 3 {
-		t.Errorf("%d reads to record a pod, want its own, its Node and its request", calls)
+	if n := calls.Load(); n != 3 {
+		t.Errorf("%d reads to record a pod, want its own, its Node and its request", n)
 	}
 	// The slot is free, and the cache does not show it yet.
 	w.leave(first)
