@@ -266,9 +266,9 @@ func (e *Evictor) othersCached(ctx context.Context, s *scope) (n int, err error)
 // RequestedTimeIndex is the index of Evictor.Cache over RescheduleRequests with a RequestedTime.
 const RequestedTimeIndex = "5spot.finos.org/asked"
 
-// IndexAskedTime returns the key of a RescheduleRequest in RequestedTimeIndex, its policy. It returns none for a request
+// IndexRequestedTime returns the key of a RescheduleRequest in RequestedTimeIndex, its policy. It returns none for a request
 // without a RequestedTime.
-func IndexAskedTime(obj client.Object) []string {
+func IndexRequestedTime(obj client.Object) []string {
 	r, ok := obj.(*evictionv1.RescheduleRequest)
 	if !ok || r.Spec.RequestedTime.IsZero() {
 		return nil

@@ -67,8 +67,8 @@ func TestARequestShowsThatItsPodIsGone(t *testing.T) {
 	}
 }
 
-// TestAPodGoneTimeInTheFuture comes from a clock that was ahead, and is corrected.
-func TestAPodGoneTimeInTheFuture(t *testing.T) {
+// TestAPodTerminatedTimeInTheFuture comes from a clock that was ahead, and is corrected.
+func TestAPodTerminatedTimeInTheFuture(t *testing.T) {
 	w, p := newRequest(t, nil)
 	w.leave(p)
 	w.pass(24 * time.Hour)

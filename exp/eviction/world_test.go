@@ -165,7 +165,7 @@ func (r indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 	err := r.Reader.List(ctx, list, rest...)
 	if requests, ok := list.(*evictionv1.RescheduleRequestList); ok && isMarked != "" {
 		requests.Items = slices.DeleteFunc(requests.Items, func(q evictionv1.RescheduleRequest) bool {
-			return !slices.Contains(eviction.IndexAskedTime(&q), isMarked)
+			return !slices.Contains(eviction.IndexRequestedTime(&q), isMarked)
 		})
 	}
 	return err
@@ -220,7 +220,7 @@ func (c *lateCache) catchUp(pods, nodes, requests bool) {
 	c.w.Helper()
 	show := func(objects ...client.Object) client.Reader {
 		return fake.NewClientBuilder().WithScheme(c.w.Client.Scheme()).WithObjects(objects...).
-			WithIndex(&evictionv1.RescheduleRequest{}, eviction.RequestedTimeIndex, eviction.IndexAskedTime).Build()
+			WithIndex(&evictionv1.RescheduleRequest{}, eviction.RequestedTimeIndex, eviction.IndexRequestedTime).Build()
 	}
 	if pods {
 		list, trimmed := &corev1.PodList{}, []client.Object(nil)

@@ -293,7 +293,7 @@ func (w *world) startAt(address string, o guard.Options) *replica {
 	w.Must(guard.SetupWithManager(w.Context(), mgr, o))
 	// A second index with the name is a conflict. Without the first, the guard would call the API server for each
 	// waiting pod.
-	if mgr.GetFieldIndexer().IndexField(w.Context(), &evictionv1.RescheduleRequest{}, eviction.RequestedTimeIndex, eviction.IndexAskedTime) == nil {
+	if mgr.GetFieldIndexer().IndexField(w.Context(), &evictionv1.RescheduleRequest{}, eviction.RequestedTimeIndex, eviction.IndexRequestedTime) == nil {
 		w.Error("the guard does not index RescheduleRequests")
 	}
 	ctx, stop := context.WithCancel(w.Context())

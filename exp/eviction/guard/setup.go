@@ -79,7 +79,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		}
 	}
 	return errors.Join(
-		mgr.GetFieldIndexer().IndexField(ctx, &evictionv1.RescheduleRequest{}, eviction.RequestedTimeIndex, eviction.IndexAskedTime),
+		mgr.GetFieldIndexer().IndexField(ctx, &evictionv1.RescheduleRequest{}, eviction.RequestedTimeIndex, eviction.IndexRequestedTime),
 		mgr.Add(s), mgr.Add(lead),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),
