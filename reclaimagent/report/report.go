@@ -26,7 +26,7 @@ const (
 	// repeatLogInterval is the minimum interval between log messages about the same failure.
 	repeatLogInterval = time.Minute
 
-	// clearedEvery is the interval at which the agent checks whether the request was cleared. A watch would be faster
+	// clearedEvery is the interval at which the agent checks whether the request was cleared, or made. A watch would be faster
 	// by seconds, but would need permission to watch Nodes.
 	clearedEvery = 5 * time.Second
 
@@ -49,6 +49,8 @@ type Options struct {
 	MachineID string
 	Log       *slog.Logger
 	Now       func() time.Time
+	// OnRead, if set, is called with what Requested, AwaitCleared and AwaitRequested read.
+	OnRead func(Reading)
 }
 
 // Reporter writes to one Node. It is not safe for concurrent use.
@@ -68,6 +70,7 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	r.observe(n)
 	return n.requested(), r.identify(n)
 }
 
@@ -98,6 +101,9 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 			return err
 		}
 		n, err := r.get(ctx, kubeapi.MetadataOnly)
+		if err == nil {
+			r.observe(n)
+		}
 		switch {
 		case kubeapi.Code(err) == http.StatusNotFound, err == nil && !n.requested():
 			return nil

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
+)
+
+// HoldReporter writes [reclaim.HoldAnnotation] to the Node. It has its own goroutine and requests, so that it never
+// delays a request for the machine.
+type HoldReporter struct {
+	r       *Reporter
+	changed chan struct{}
+
+	mu   sync.Mutex
+	text string
+}
+
+// NewHoldReporter returns a HoldReporter.
+func NewHoldReporter(o Options) *HoldReporter {
+	return &HoldReporter{r: New(o), changed: make(chan struct{}, 1)}
+}
+
+// Set sets the value that Run writes. Empty removes the annotation. Set does not block.
+func (h *HoldReporter) Set(text string) {
+	h.mu.Lock()
+	h.text = text
+	h.mu.Unlock()
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (h *HoldReporter) current() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text
+}
+
+// Run writes each value until ctx is done.
+func (h *HoldReporter) Run(ctx context.Context) {
+	log := h.r.newFailureLog("Writing the hold to the Node")
+	backoff := retry.Backoff{First: firstRetry, Last: maxStateRetry}
+	timer := time.NewTimer(0)
+	timer.Stop()
+	defer timer.Stop()
+	for written := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.changed:
+		case <-timer.C:
+		}
+		text := h.current()
+		if text != written {
+			backoff.Reset()
+		}
+		written = text
+		switch err := h.write(ctx, text); {
+		case err == nil, ctx.Err() != nil:
+			backoff.Reset()
+		default:
+			if !errors.Is(err, errNotRequested) {
+				log.warn(err)
+			}
+			timer.Reset(backoff.Next())
+		}
+	}
+}
+
+// errNotRequested means that the Node has no request, so that nothing is held for it.
+var errNotRequested = errors.New("the node carries no request")
+
+// write writes the value unless the Node has it. It writes nothing if the Node is another machine.
+func (h *HoldReporter) write(ctx context.Context, text string) error {
+	n, err := h.r.get(ctx, "")
+	if err != nil {
+		return err
+	}
+	if err := h.r.identify(n); err != nil {
+		return err
+	}
+	s, _ := reclaim.ParseHoldState(text)
+	switch {
+	case n.Metadata.Annotations[reclaim.HoldAnnotation] == text:
+		return nil
+	case text != "" && s.Unavailable == "" && !n.requested():
+		return errNotRequested
+	}
+	var value *string // null removes it
+	if text != "" {
+		value = &text
+	}
+	return h.r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
+		"uid": n.Metadata.UID, "annotations": map[string]*string{reclaim.HoldAnnotation: value},
+	}})
+}
