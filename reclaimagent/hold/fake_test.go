@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -20,7 +19,9 @@ import (
 type fakePod struct {
 	podState
 	empty bool
-	kills int
+	// busy and undying mean that its processes wait for a disk: they do not freeze, or do not die.
+	busy, undying bool
+	kills         int
 }
 
 // fakeHost has the pods of a host in memory. Freezes and kills take effect at once.
@@ -31,6 +32,9 @@ type fakeHost struct {
 	writes []string
 	// broken is the error of each operation on a pod, and of verify and pods under "".
 	broken map[string]error
+	// unmounted means that the agent has no tree. device is the result of a search of a pod that has a device.
+	unmounted bool
+	device    ownership
 }
 
 func newFakeHost(pods ...string) *fakeHost {
@@ -89,7 +93,7 @@ func (h *fakeHost) kill(pod string) error {
 		return err
 	}
 	h.writes = append(h.writes, "kill "+pod)
-	p.empty = true
+	p.empty = !p.undying
 	p.kills++
 	return nil
 }
@@ -99,7 +103,7 @@ func (h *fakeHost) events(pod string) (frozen, populated bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	return p.frozen, !p.empty, nil
+	return p.frozen && !p.busy, !p.empty, nil
 }
 
 func (h *fakeHost) processes(pod string) ([]int, error) {
@@ -156,6 +160,8 @@ type agentProcess struct {
 	now     time.Time
 	counts  *metrics.Set
 	reports []string
+	// synchronous waits for the goroutines of the Holder.
+	synchronous func()
 }
 
 func newAgentProcess(open func() (tree, error)) *agentProcess {
@@ -188,6 +194,9 @@ func openFake(h *fakeHost) func() (tree, error) {
 func (a *agentProcess) steps() {
 	for passes := 0; passes < 2; {
 		next := a.step()
+		if a.synchronous != nil {
+			a.synchronous()
+		}
 		if next == 0 {
 			return
 		}
@@ -209,13 +218,4 @@ func asks(h reclaim.Hold) reclaim.Config {
 	c := reclaim.ConfigFor([]string{"java"})
 	c.Hold = h
 	return c
-}
-
-func (h *fakeHost) check(t *testing.T, reason string, want map[string]podState) {
-	t.Helper()
-	for name, p := range h.pods {
-		if p.podState != want[name] {
-			t.Errorf("%s\npod %s is %+v, want %+v", reason, name, p.podState, want[name])
-		}
-	}
 }

@@ -206,10 +206,10 @@ type view struct {
 	results    []searched
 }
 
-func (h *Holder) current(decide func(facts) verdict) (verdict, view) {
+func (h *Holder) current(decide func(facts) verdict) (verdict, *view) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w := view{h.facts, h.interval, h.annotation, h.reread, h.since, h.passed, h.results}
+	w := &view{h.facts, h.interval, h.annotation, h.reread, h.since, h.passed, h.results}
 	h.reread, h.passed, h.results = false, nil, nil
 	return decide(h.facts), w
 }
@@ -254,7 +254,7 @@ func (h *Holder) ready() string {
 }
 
 // refuse reports that a hold is not possible.
-func (h *Holder) refuse(w view, why string) {
+func (h *Holder) refuse(w *view, why string) {
 	if why != h.unavailable {
 		h.unavailable = why
 		h.o.Metrics.HoldFailures.Add(metrics.HoldUnavailable)
@@ -264,7 +264,7 @@ func (h *Holder) refuse(w view, why string) {
 }
 
 // report sets the annotation, unless the Node has this text.
-func (h *Holder) report(w view, text string) {
+func (h *Holder) report(w *view, text string) {
 	switch {
 	case h.reported == nil && w.annotation == text:
 		return

@@ -40,7 +40,7 @@ func searchDevices(procRoot string, pods []searched, found func(searched)) {
 }
 
 // killAll kills the pods that the Config names, each once. The caller knows that the request is on the Node.
-func (h *Holder) killAll(w view) {
+func (h *Holder) killAll(w *view) {
 	all := w.hold == reclaim.HoldKill
 	if !all {
 		h.startSearch()

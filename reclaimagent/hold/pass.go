@@ -13,7 +13,7 @@ import (
 
 // hold freezes all pods, kills the ones that the Config names, and reports the result once it is final. It returns the
 // delay until the next step.
-func (h *Holder) hold(w view, v verdict) time.Duration {
+func (h *Holder) hold(w *view, v verdict) time.Duration {
 	if why := h.ready(); why != "" {
 		h.refuse(w, why)
 		return 0
@@ -115,7 +115,7 @@ func (h *Holder) measure() {
 }
 
 // settle logs the freeze when it is complete, and reports the hold once the request is on the Node.
-func (h *Holder) settle(w view) {
+func (h *Holder) settle(w *view) {
 	r := h.stand.report()
 	if !h.stand.frozen {
 		h.stand.frozen = true
@@ -152,7 +152,7 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 }
 
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
-func (h *Holder) release(w view) time.Duration {
+func (h *Holder) release(w *view) time.Duration {
 	why := w.refused
 	if h.open != nil && !h.released {
 		if unready := h.ready(); unready != "" {

@@ -89,7 +89,7 @@ func (s *stand) pending(now time.Time) bool {
 	return false
 }
 
-// report summarizes the hold.
+// report summarizes the hold. It rounds times up to milliseconds, because zero would mean that nothing happened.
 func (s *stand) report() reclaim.HoldState {
 	var r reclaim.HoldState
 	for _, p := range s.pods {
@@ -104,5 +104,10 @@ func (s *stand) report() reclaim.HoldState {
 			r.Memory = max(r.Memory, p.gone.Sub(s.since))
 		}
 	}
+	r.CPU, r.Memory = roundUp(r.CPU), roundUp(r.Memory)
 	return r
+}
+
+func roundUp(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }

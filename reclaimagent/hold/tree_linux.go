@@ -94,17 +94,16 @@ func (t *cgroupTree) locate() error {
 // find returns the path of the agent's cgroup. The file /proc/self/cgroup does not contain it if the agent has its own
 // cgroup namespace.
 func (t *cgroupTree) find() (string, error) {
-	found := ""
-	err := walk(t.root, "", func(path string) bool {
-		if hasProcess(t.root, path, t.pid) {
-			found = path
-		}
-		return found == ""
+	var path string
+	found := false
+	err := walk(t.root, "", func(p string) bool {
+		path, found = p, hasProcess(t.root, p, t.pid)
+		return !found
 	})
-	if err == nil && found == "" {
-		err = errors.New("the agent is in no cgroup below the root")
+	if err == nil && !found {
+		err = errors.New("the agent is in no cgroup of this cgroup tree")
 	}
-	return found, err
+	return path, err
 }
 
 // verify locates the agent again if something moved it.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -327,6 +328,62 @@ func TestAwaitCleared(t *testing.T) {
 				}
 				if took := time.Since(start); took > time.Duration(tc.asked)*8*time.Second {
 					t.Errorf("took %v for %d answers", took, tc.asked)
+				}
+			})
+		})
+	}
+}
+
+// TestReadings checks what the reporter passes on: only reads that no report can be newer than.
+func TestReadings(t *testing.T) {
+	held := func(into any) error {
+		return json.Unmarshal([]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""},"annotations":{
+			"5spot.finos.org/reclaim-requested":"true","5spot.finos.org/reclaim-hold":"x"}}}`), into)
+	}
+	cases := map[string]struct {
+		reason  string
+		answers []func(any) error
+		read    func(r *report.Reporter, ctx context.Context) error
+		want    []report.Reading
+	}{
+		"Requested": {
+			"The first read counts.",
+			[]func(any) error{held},
+			func(r *report.Reporter, ctx context.Context) error { _, err := r.Requested(ctx); return err },
+			[]report.Reading{{Requested: true, ControlPlane: true, Hold: "x"}},
+		},
+		"AwaitCleared": {
+			"A Node that is gone was not cleared, and a server that is away has said nothing.",
+			[]func(any) error{node("true"), status(503), status(404)},
+			(*report.Reporter).AwaitCleared,
+			[]report.Reading{{Requested: true}},
+		},
+		"Cleared": {
+			"The end of a request is passed on.",
+			[]func(any) error{node("true"), node("")},
+			(*report.Reporter).AwaitCleared,
+			[]report.Reading{{Requested: true}, {}},
+		},
+		"AwaitRequested": {
+			"A read before a report may arrive after it, so only a request is passed on.",
+			[]func(any) error{node(""), status(404), status(503), held},
+			(*report.Reporter).AwaitRequested,
+			[]report.Reading{{Requested: true, ControlPlane: true, Hold: "x"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got []report.Reading
+				r := report.New(report.Options{
+					Client: &scripted{answers: tc.answers}, Node: "ws", Log: slog.New(slog.DiscardHandler), Now: time.Now,
+					OnRead: func(n report.Reading) { got = append(got, n) },
+				})
+				if err := tc.read(r, t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
 				}
 			})
 		})
