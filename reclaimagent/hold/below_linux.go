@@ -5,7 +5,6 @@ package hold
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	pathpkg "path"
 	"slices"
@@ -47,15 +46,27 @@ func classify(path string, err error) error {
 	return &os.PathError{Op: "cgroup", Path: path, Err: err}
 }
 
+// readBelow reads a file. Those of the kernel have no size.
 func readBelow(directory int, path string) ([]byte, error) {
 	fd, err := openBelow(directory, path, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer func() { _ = f.Close() }()
-	raw, err := io.ReadAll(f)
-	return raw, classify(path, err)
+	defer func() { _ = unix.Close(fd) }()
+	for text := make([]byte, 0, 128); ; {
+		n, err := unix.Read(fd, text[len(text):cap(text)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, classify(path, err)
+		case n == 0:
+			return text, nil
+		}
+		if text = text[:len(text)+n]; len(text) == cap(text) {
+			text = slices.Grow(text, len(text))
+		}
+	}
 }
 
 func writeBelow(directory int, path, text string) error {

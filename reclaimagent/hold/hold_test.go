@@ -163,6 +163,14 @@ func TestHolder(t *testing.T) {
 			reports: []string{text(reclaim.HoldState{Unavailable: "another machine"})},
 			failure: metrics.HoldUnavailable,
 		},
+		"MachineAgain": {
+			reason:  "A Node that accepts the request is this machine, whatever it was before.",
+			hold:    reclaim.HoldFreezeOnly,
+			story:   func(a *agentProcess, _ *fakeHost) { a.Refuse("another machine"); a.steps(); a.match(); a.Requested() },
+			writes:  freeze,
+			reports: []string{text(reclaim.HoldState{Unavailable: "another machine"}), text(reclaim.HoldState{Pods: 2})},
+			failure: metrics.HoldUnavailable,
+		},
 		"NoTree": {
 			reason:  "An agent without the mount says so.",
 			hold:    reclaim.HoldFreeze,

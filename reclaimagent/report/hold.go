@@ -5,6 +5,7 @@ package report
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -67,13 +68,23 @@ func (h *HoldReporter) Run(ctx context.Context) {
 		switch err := h.write(ctx, text); {
 		case err == nil, ctx.Err() != nil:
 			backoff.Reset()
+		case errors.Is(err, errNotRequested):
+			timer.Reset(backoff.Next())
+		case isRejected(err):
+			log.warn(err)
+			timer.Reset(retry.Jitter(stateCheckInterval))
 		default:
-			if !errors.Is(err, errNotRequested) {
-				log.warn(err)
-			}
+			log.warn(err)
 			timer.Reset(backoff.Next())
 		}
 	}
+}
+
+// isRejected reports whether the server does not permit the write: for example, because an admission policy of an
+// installation without holds does not allow the annotation.
+func isRejected(err error) bool {
+	code := kubeapi.Code(err)
+	return code == http.StatusForbidden || code == http.StatusUnprocessableEntity
 }
 
 // errNotRequested means that the Node has no request, so that nothing is held for it.

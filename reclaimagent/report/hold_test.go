@@ -86,10 +86,22 @@ func TestHoldReporter(t *testing.T) {
 			story:    func(_ *server, h *report.HoldReporter) { h.Set(held); time.Sleep(time.Millisecond) },
 			requests: []string{get},
 		},
+		"Rejected": {
+			reason: "A server that does not permit the annotation is not asked again and again.",
+			server: newServer(machineID, nil),
+			before: func(_ *server, r *http.Request) int {
+				if r.Method == patch {
+					return http.StatusUnprocessableEntity
+				}
+				return 0
+			},
+			story:    func(_ *server, h *report.HoldReporter) { h.Set(away); time.Sleep(2 * time.Minute) },
+			requests: []string{get, patch},
+		},
 		"ServerAway": {
 			reason: "It is written when the server answers again.",
 			server: newServer(machineID, requested()),
-			before: failing(-1, 0, http.StatusForbidden),
+			before: failing(-1, 0, http.StatusConflict),
 			story:  func(_ *server, h *report.HoldReporter) { h.Set(held); time.Sleep(time.Minute) },
 			want:   held, requests: []string{get, get, patch, get, patch},
 		},
