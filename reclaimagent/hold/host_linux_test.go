@@ -83,7 +83,7 @@ func (h *host) start(cgroup string, argv ...string) *exec.Cmd {
 	}
 	defer directory.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(directory.Fd()), Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(directory.Fd())}
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
