@@ -2,7 +2,8 @@
 
 // Package reclaimagent is the agent that runs on a borrowed machine. It reads patterns from a ConfigMap, and watches
 // the machine's processes. When a process of the owner matches, it requests the machine back by annotations of its
-// Node. It never changes the owner's processes, and never writes another Node.
+// Node. If its configuration asks for that, it stops the pods of the machine until then. It never changes the owner's
+// processes, and never writes another Node.
 package reclaimagent
 
 import (

@@ -12,13 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth and maxCgroups bound a walk: a pod with its own cgroup namespace may create cgroups without end.
-const (
-	maxDepth   = 32
-	maxCgroups = 100_000
-)
+// maxDepth bounds the depth of a walk: a pod with its own cgroup namespace may create cgroups without end.
+const maxDepth = 32
 
-var errTooMany = fmt.Errorf("there are more than %d cgroups", maxCgroups)
+var errTooMany = errors.New("there are too many cgroups")
 
 // openBelow opens a path below a directory. An empty path is the directory itself.
 func openBelow(directory int, path string, flags uint64) (int, error) {
@@ -104,16 +101,16 @@ func directories(directory int, path string) ([]string, error) {
 	return names, nil
 }
 
-// walk visits a directory and all directories below it, parents first, until visit returns false. It ignores directories
-// that disappear or that lie deeper than maxDepth.
-func walk(directory int, path string, visit func(path string) bool) error {
+// walk visits a directory and all directories below it, upper ones first, until visit returns false. It ignores
+// directories that disappear or that lie deeper than maxDepth. It returns errTooMany after a number of directories.
+func walk(directory int, path string, most int, visit func(path string) bool) error {
 	type level struct {
 		path  string
 		depth int
 	}
 	queue := []level{{path, 0}}
 	for visited := 0; len(queue) > 0; visited++ {
-		if visited == maxCgroups {
+		if visited == most {
 			return errTooMany
 		}
 		next := queue[0]

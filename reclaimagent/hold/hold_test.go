@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -287,6 +288,13 @@ func TestHolder(t *testing.T) {
 					tc.story(a, h)
 				}
 				a.steps()
+				// Pods are killed in any order.
+				slices.SortStableFunc(h.writes, func(a, b string) int {
+					if strings.HasPrefix(a, "kill") && strings.HasPrefix(b, "kill") {
+						return strings.Compare(a, b)
+					}
+					return 0
+				})
 				if diff := cmp.Diff(tc.writes, h.writes); diff != "" {
 					t.Errorf("%s\nwrites: -want, +got:\n%s", tc.reason, diff)
 				}

@@ -18,6 +18,12 @@ const markName = "user.5spot.hold"
 // file system. See openat2(2).
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
+// maxCgroups and maxNested bound the cgroups of a host and of a pod that are read. A read takes about 20 microseconds.
+const (
+	maxCgroups = 100_000
+	maxNested  = 2_000
+)
+
 // cgroupTree is the tree of the kubelet that runs the agent.
 type cgroupTree struct {
 	// root and kubepods are open directories. The names below kubepods have this layout.
@@ -96,7 +102,7 @@ func (t *cgroupTree) locate() error {
 func (t *cgroupTree) find() (string, error) {
 	var path string
 	found := false
-	err := walk(t.root, "", func(p string) bool {
+	err := walk(t.root, "", maxCgroups, func(p string) bool {
 		path, found = p, hasProcess(t.root, p, t.pid)
 		return !found
 	})
@@ -174,7 +180,7 @@ func (t *cgroupTree) events(pod string) (frozen, populated bool, err error) {
 
 func (t *cgroupTree) processes(pod string) ([]int, error) {
 	var all []int
-	err := walk(t.kubepods, pod, func(path string) bool {
+	err := walk(t.kubepods, pod, maxNested, func(path string) bool {
 		all = append(all, processesIn(t.kubepods, path)...)
 		return true
 	})

@@ -218,6 +218,32 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
+// TestNestedCgroups checks that a pod which creates cgroups without end is read in part, and held.
+func TestNestedCgroups(t *testing.T) {
+	h := newHost(t, "kubepods", "podown")
+	h.pod("pod1")
+	for i := range maxNested {
+		if err := os.MkdirAll(h.path("pod1", fmt.Sprintf("container/%d", i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree, err := h.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.close()
+	if pids, err := tree.processes("pod1"); !errors.Is(err, errTooMany) || len(pids) != 1 {
+		t.Errorf("processes() = %v, %v, want one and %v", pids, err, errTooMany)
+	}
+	a := newAgentProcess(h.open)
+	a.Observe(Node{Requested: true})
+	a.Configure(asks(reclaim.HoldFreeze))
+	a.realSteps()
+	if got := h.podState("pod1"); got != (podState{true, true}) {
+		t.Errorf("the pod is %+v", got)
+	}
+}
+
 // TestOtherTrees checks the reasons why a tree cannot be used.
 func TestOtherTrees(t *testing.T) {
 	root := cgroup2(t)

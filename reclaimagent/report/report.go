@@ -49,7 +49,8 @@ type Options struct {
 	MachineID string
 	Log       *slog.Logger
 	Now       func() time.Time
-	// OnRead, if set, is called with what Requested, AwaitCleared and AwaitRequested read.
+	// OnRead, if set, is called with what Requested, AwaitCleared and AwaitRequested read. Requested does not pass on
+	// a Node that is another machine.
 	OnRead func(Reading)
 }
 
@@ -70,8 +71,11 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if err := r.identify(n); err != nil {
+		return n.requested(), err
+	}
 	r.observe(n)
-	return n.requested(), r.identify(n)
+	return n.requested(), nil
 }
 
 // Deliver retries Report until the API server accepts it, also if the program ends meanwhile: its owner needed the

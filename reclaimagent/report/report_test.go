@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -352,6 +353,17 @@ func TestReadings(t *testing.T) {
 			func(r *report.Reporter, ctx context.Context) error { _, err := r.Requested(ctx); return err },
 			[]report.Reading{{Requested: true, ControlPlane: true, Hold: "x"}},
 		},
+		"AnotherMachine": {
+			"Another machine is not held.",
+			[]func(any) error{node("true")},
+			func(r *report.Reporter, ctx context.Context) error {
+				if _, err := r.Requested(ctx); !errors.Is(err, report.ErrHostIdentity) {
+					return fmt.Errorf("Requested() = %w", err)
+				}
+				return nil
+			},
+			nil,
+		},
 		"AwaitCleared": {
 			"A Node that is gone was not cleared, and a server that is away has said nothing.",
 			[]func(any) error{node("true"), status(503), status(404)},
@@ -375,8 +387,12 @@ func TestReadings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var got []report.Reading
+				id := ""
+				if name == "AnotherMachine" {
+					id = machineID
+				}
 				r := report.New(report.Options{
-					Client: &scripted{answers: tc.answers}, Node: "ws", Log: slog.New(slog.DiscardHandler), Now: time.Now,
+					Client: &scripted{answers: tc.answers}, Node: "ws", MachineID: id, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 					OnRead: func(n report.Reading) { got = append(got, n) },
 				})
 				if err := tc.read(r, t.Context()); err != nil {
