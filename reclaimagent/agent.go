@@ -2,7 +2,7 @@
 
 // Package reclaimagent is the agent that runs on a borrowed machine. It reads patterns from a ConfigMap, and watches
 // the machine's processes. When a process of the owner matches, it requests the machine back by annotations of its
-// Node. If its configuration asks for that, it stops the pods of the machine until then. It never changes the owner's
+// Node. If its configuration has a hold, it freezes the pods of the machine first. It never changes the owner's
 // processes, and never writes another Node.
 package reclaimagent
 

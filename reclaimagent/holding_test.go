@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
 )
 
-// asks returns the Config java with a hold.
-func asks(h reclaim.Hold) reclaim.Config {
+// withHold returns the Config java with a hold.
+func withHold(h reclaim.Hold) reclaim.Config {
 	c := reclaim.ConfigFor([]string{"java"})
 	c.Hold = h
 	return c
@@ -41,7 +41,7 @@ func TestHoldActions(t *testing.T) {
 		"None": {
 			reason: "None is no hold.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(asks(reclaim.HoldNone))
+				c.put(withHold(reclaim.HoldNone))
 				w.runs("java")
 				time.Sleep(time.Second)
 			},
@@ -50,7 +50,7 @@ func TestHoldActions(t *testing.T) {
 		"Match": {
 			reason: "The freeze is before the request, and the kill after it.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(asks(reclaim.HoldKill))
+				c.put(withHold(reclaim.HoldKill))
 				time.Sleep(time.Minute)
 				w.runs("java")
 				time.Sleep(time.Second)
@@ -62,7 +62,7 @@ func TestHoldActions(t *testing.T) {
 			reason: "The hold does not wait for the API server. Nothing is killed before the request is on the Node.",
 			w:      &workstation{reporting: []error{errors.New("refused")}},
 			story: func(w *workstation, c latestConfig) {
-				c.put(asks(reclaim.HoldKill))
+				c.put(withHold(reclaim.HoldKill))
 				w.runs("java")
 				time.Sleep(time.Second)
 			},
@@ -73,7 +73,7 @@ func TestHoldActions(t *testing.T) {
 			reason: "A refusal ends the hold.",
 			w:      &workstation{reporting: []error{fmt.Errorf("%w: x", report.ErrHostIdentity)}},
 			story: func(w *workstation, c latestConfig) {
-				c.put(asks(reclaim.HoldKill))
+				c.put(withHold(reclaim.HoldKill))
 				w.runs("java")
 				time.Sleep(time.Second)
 			},
@@ -89,7 +89,7 @@ func TestHoldActions(t *testing.T) {
 		"Person": {
 			reason: "After a request of a person the agent waits until it is cleared.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(asks(reclaim.HoldFreeze))
+				c.put(withHold(reclaim.HoldFreeze))
 				time.Sleep(time.Minute)
 				close(w.byPerson)
 				synctest.Wait()

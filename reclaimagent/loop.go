@@ -146,7 +146,7 @@ func (l *loop) idle(ctx context.Context) {
 }
 
 // watch runs the detector until a process matches, and acts on the match. If the Config changes first, it stores the
-// new one and returns. If the Config asks for a hold, watch also returns when a person requests the machine.
+// new one and returns. With a hold, watch also returns when a person requests the machine.
 func (l *loop) watch(ctx context.Context) (requested bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()

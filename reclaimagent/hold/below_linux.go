@@ -43,7 +43,7 @@ func classify(path string, err error) error {
 	return &os.PathError{Op: "cgroup", Path: path, Err: err}
 }
 
-// readBelow reads a file. Those of the kernel have no size.
+// readBelow reads a file of the kernel, which has no size.
 func readBelow(directory int, path string) ([]byte, error) {
 	fd, err := openBelow(directory, path, unix.O_RDONLY)
 	if err != nil {

@@ -64,7 +64,7 @@ func TestOpenDevices(t *testing.T) {
 }
 
 func TestMappedDevices(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "nvidia uvm") // the path is the rest of the line
+	path := filepath.Join(t.TempDir(), "nvidia uvm") // a path may contain spaces
 	if err := os.WriteFile(path, make([]byte, os.Getpagesize()), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestHostDevices(t *testing.T) {
 	a := newAgentProcess(h.open)
 	a.o.ProcRoot, a.search = "/proc", searchDevices
 	a.Observe(Node{Requested: true})
-	a.Configure(asks(reclaim.HoldFreeze))
+	a.Configure(withHold(reclaim.HoldFreeze))
 	a.realSteps()
 	time.Sleep(50 * time.Millisecond)
 	a.realSteps()

@@ -214,7 +214,7 @@ func (a *agentProcess) match() {
 	a.steps()
 }
 
-func asks(h reclaim.Hold) reclaim.Config {
+func withHold(h reclaim.Hold) reclaim.Config {
 	c := reclaim.ConfigFor([]string{"java"})
 	c.Hold = h
 	return c

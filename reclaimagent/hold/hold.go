@@ -77,7 +77,7 @@ type Holder struct {
 	// results are the results of searches for devices.
 	results []searched
 
-	// The goroutine of Run owns the rest.
+	// The goroutine of Run owns the fields below.
 	tree tree
 	// unavailable is the last logged reason why no pod can be held.
 	unavailable string
@@ -100,7 +100,7 @@ func New(o Options) *Holder {
 	return h
 }
 
-// Configure sets the Config. Without patterns it asks for no hold.
+// Configure sets the Config. A Config without patterns has no hold.
 func (h *Holder) Configure(c reclaim.Config) {
 	h.update(func() {
 		h.facts.loaded, h.facts.hold, h.interval = true, c.Hold, c.Interval()

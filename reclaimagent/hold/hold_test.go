@@ -78,7 +78,7 @@ func TestHolder(t *testing.T) {
 			reason:  "So they do with the Config.",
 			hold:    reclaim.HoldFreezeOnly,
 			node:    Node{Requested: true},
-			story:   func(a *agentProcess, _ *fakeHost) { a.Configure(asks(reclaim.HoldNone)) },
+			story:   func(a *agentProcess, _ *fakeHost) { a.Configure(withHold(reclaim.HoldNone)) },
 			writes:  and(freeze, release),
 			reports: []string{text(reclaim.HoldState{Pods: 2}), ""},
 		},
@@ -224,7 +224,7 @@ func TestHolder(t *testing.T) {
 			story: func(a *agentProcess, h *fakeHost) {
 				a.match()
 				h.broken["pod1"] = syscall.EIO
-				a.Configure(asks(reclaim.HoldNone))
+				a.Configure(withHold(reclaim.HoldNone))
 				a.steps()
 				delete(h.broken, "pod1")
 			},
@@ -282,7 +282,7 @@ func TestHolder(t *testing.T) {
 				}
 				a.synchronous = synctest.Wait
 				a.Observe(tc.node)
-				a.Configure(asks(tc.hold))
+				a.Configure(withHold(tc.hold))
 				a.steps()
 				if tc.story != nil {
 					tc.story(a, h)
@@ -330,7 +330,7 @@ func TestMatchedIsBounded(t *testing.T) {
 		a := newAgentProcess(nil)
 		a.o.Now = time.Now
 		a.Observe(Node{})
-		a.Configure(asks(reclaim.HoldFreezeOnly))
+		a.Configure(withHold(reclaim.HoldFreezeOnly))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { a.Run(ctx); close(ended) }()

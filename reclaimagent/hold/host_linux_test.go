@@ -22,7 +22,7 @@ import (
 // host is a private tree of cgroup v2 with real processes. It stands for the tree of a host.
 type host struct {
 	t *testing.T
-	// root is the path of the tree, and kubepods that of its pods.
+	// root is the path of the tree, kubepods the path of its pods below root.
 	root, kubepods string
 	// agent is the process that stands for the agent.
 	agent *exec.Cmd

@@ -9,7 +9,7 @@ import "strings"
 //	cgroupfs: kubepods/{,burstable/,besteffort/}pod<UID>
 //	systemd:  kubepods.slice/{,kubepods-burstable.slice/,kubepods-besteffort.slice/}kubepods-{,burstable-,besteffort-}pod<UID>.slice
 //
-// With a cgroup root of the kubelet, as in kind, the names of systemd begin with that of the root: kubelet-kubepods.
+// With a cgroup root of the kubelet, as in kind, the names of systemd begin with the root's name: kubelet-kubepods.
 type layout struct {
 	// slice is the name of the uppermost slice without its suffix. Empty means cgroupfs.
 	slice string
@@ -34,7 +34,7 @@ func (l layout) classes() []string {
 	return []string{l.slice + "-burstable" + sliceSuffix, l.slice + "-besteffort" + sliceSuffix}
 }
 
-// isPod reports whether a name in the directory of a class is that of a pod. The class Guaranteed is empty.
+// isPod reports whether a directory of a class is a pod. The class Guaranteed is empty.
 func (l layout) isPod(class, name string) bool {
 	if l.slice == "" {
 		uid, ok := strings.CutPrefix(name, "pod")

@@ -67,7 +67,7 @@ func (m *history) start() {
 		return m.mortal, err
 	})
 	m.agent.Observe(Node{Requested: m.requested})
-	m.agent.Configure(asks(m.config))
+	m.agent.Configure(withHold(m.config))
 	m.agent.steps()
 }
 
@@ -132,7 +132,7 @@ func (m *history) event(rt *rapid.T) {
 		m.start()
 	case "config":
 		m.config = hold.Draw(rt, "hold")
-		m.agent.Configure(asks(m.config))
+		m.agent.Configure(withHold(m.config))
 	case "add":
 		pod := fmt.Sprintf("pod%d", m.count)
 		m.count++

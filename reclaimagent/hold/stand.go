@@ -48,8 +48,8 @@ func (s *stand) replace(held map[string]*heldPod, now time.Time) {
 
 // heldPod is a pod that the agent froze. A zero time means "not yet".
 type heldPod struct {
-	// wrote is the time of the first pass that found or froze the pod, frozen that of the end of its last process's
-	// work.
+	// wrote is the time of the first pass that found or froze the pod. frozen is the time when all of its processes
+	// were frozen.
 	wrote, frozen time.Time
 	// searched is the time when a search for devices started. owns is its result, known after it has ended.
 	searched time.Time

@@ -13,7 +13,7 @@ import (
 type tree interface {
 	// verify returns an error if the pod of the agent is unknown.
 	verify() error
-	// pods returns all pods except that of the agent.
+	// pods returns all pods except the agent's own.
 	pods() ([]string, error)
 	state(pod string) (podState, error)
 	apply(pod string, c change) error

@@ -62,7 +62,7 @@ func TestHost(t *testing.T) {
 			spinner := h.spin(filepath.Join(d.kubepods, d.burstable, "nested/deep/er"))
 			a := newAgentProcess(h.open)
 			a.Observe(Node{})
-			a.Configure(asks(reclaim.HoldFreezeOnly))
+			a.Configure(withHold(reclaim.HoldFreezeOnly))
 			a.realSteps()
 			a.update(func() { a.facts.matched, a.since = true, time.Now() })
 			a.realSteps()
@@ -109,7 +109,7 @@ func TestHostKill(t *testing.T) {
 	h.write(h.path(d.bestEffort, "cgroup.freeze"), "1") // by something else
 	a := newAgentProcess(h.open)
 	a.Observe(Node{})
-	a.Configure(asks(reclaim.HoldKill))
+	a.Configure(withHold(reclaim.HoldKill))
 	a.update(func() { a.facts.matched, a.since = true, time.Now() })
 	a.realSteps()
 	if events := h.read(h.path(d.burstable, "cgroup.events")); !strings.Contains(events, "populated 1") {
@@ -142,7 +142,7 @@ func TestNewPods(t *testing.T) {
 	h.pod("pod1")
 	a := newAgentProcess(h.open)
 	a.Observe(Node{Requested: true})
-	a.Configure(asks(reclaim.HoldFreezeOnly))
+	a.Configure(withHold(reclaim.HoldFreezeOnly))
 	a.realSteps()
 	h.pod("burstable/pod2")
 	// A restarted container of a frozen pod starts frozen. Its parent cannot wait for its program to start.
@@ -169,7 +169,7 @@ func TestMovedAgent(t *testing.T) {
 	h.pod("pod2")
 	a := newAgentProcess(h.open)
 	a.Observe(Node{})
-	a.Configure(asks(reclaim.HoldFreezeOnly))
+	a.Configure(withHold(reclaim.HoldFreezeOnly))
 	a.realSteps()
 	h.write(h.path("pod1", "container/cgroup.procs"), fmt.Sprint(h.agent.Process.Pid))
 	a.match()
@@ -237,7 +237,7 @@ func TestNestedCgroups(t *testing.T) {
 	}
 	a := newAgentProcess(h.open)
 	a.Observe(Node{Requested: true})
-	a.Configure(asks(reclaim.HoldFreeze))
+	a.Configure(withHold(reclaim.HoldFreeze))
 	a.realSteps()
 	if got := h.podState("pod1"); got != (podState{true, true}) {
 		t.Errorf("the pod is %+v", got)
@@ -332,7 +332,7 @@ func TestManyPods(t *testing.T) {
 	}
 	a := newAgentProcess(h.open)
 	a.Observe(Node{})
-	a.Configure(asks(reclaim.HoldFreezeOnly))
+	a.Configure(withHold(reclaim.HoldFreezeOnly))
 	a.realSteps()
 	start := time.Now()
 	a.update(func() { a.facts.matched, a.since, a.passed = true, start, make(chan struct{}) })
@@ -357,7 +357,7 @@ func TestRun(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { a.Run(ctx); close(ended) }()
 	a.Observe(Node{})
-	a.Configure(asks(reclaim.HoldFreezeOnly))
+	a.Configure(withHold(reclaim.HoldFreezeOnly))
 	a.Matched(ctx, time.Now())
 	for deadline := time.Now().Add(10 * time.Second); !h.frozen("kubepods/pod1"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -6,7 +6,7 @@ import "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 
 // facts are all inputs of a decision about the hold.
 type facts struct {
-	// loaded means that a Config was read. hold is what it asks for.
+	// loaded means that a Config was read. hold is its hold.
 	loaded bool
 	hold   reclaim.Hold
 	// observed means that the Node was read. Without that, it may be part of the control plane.

@@ -20,7 +20,7 @@ type Reading struct {
 	Hold string
 }
 
-// controlPlaneLabels mark the Nodes of the control plane. The second is that of older distributions.
+// controlPlaneLabels mark the Nodes of the control plane. Older distributions use the second.
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
 func (n *node) reading() Reading {
