@@ -100,12 +100,17 @@ func New(o Options) *Holder {
 	return h
 }
 
-// Configure sets the Config. A Config without patterns has no hold.
+// Configure sets the Config. A Config without patterns has no hold, but does not end one that stands: the ConfigMap is
+// deleted with the Node, and the pods run until the provider has reset the host.
 func (h *Holder) Configure(c reclaim.Config) {
 	h.update(func() {
-		h.facts.loaded, h.facts.hold, h.interval = true, c.Hold, c.Interval()
-		if c.Inert() {
-			h.facts.hold = reclaim.HoldNone
+		f := &h.facts
+		f.loaded, f.inert, h.interval = true, c.Inert(), c.Interval()
+		switch {
+		case !f.inert:
+			f.hold = c.Hold
+		case !f.requested && !f.matched:
+			f.hold = reclaim.HoldNone
 		}
 	})
 }

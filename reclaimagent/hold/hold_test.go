@@ -82,12 +82,28 @@ func TestHolder(t *testing.T) {
 			writes:  and(freeze, release),
 			reports: []string{text(reclaim.HoldState{Pods: 2}), ""},
 		},
+		"ConfigDeleted": {
+			reason: "The ConfigMap is deleted with the Node. The pods run until the host is reset.",
+			hold:   reclaim.HoldFreezeOnly,
+			node:   Node{Requested: true},
+			story: func(a *agentProcess, _ *fakeHost) {
+				a.Configure(reclaim.Config{})
+				a.steps()
+				a.stop()
+			},
+			writes:  freeze,
+			reports: []string{text(reclaim.HoldState{Pods: 2})},
+		},
 		"Inert": {
-			reason: "A Config without patterns asks for nothing.",
+			reason: "A Config without patterns has no hold, and ends one with its request.",
 			hold:   reclaim.HoldFreezeOnly,
 			node:   Node{Requested: true},
 			story: func(a *agentProcess, _ *fakeHost) {
 				a.Configure(reclaim.Config{Hold: reclaim.HoldFreezeOnly})
+				a.Observe(Node{})
+				a.steps()
+				a.Configure(reclaim.Config{Hold: reclaim.HoldFreezeOnly})
+				a.Observe(Node{Requested: true})
 			},
 			writes:  and(freeze, release),
 			reports: []string{text(reclaim.HoldState{Pods: 2}), ""},

@@ -49,6 +49,8 @@ type history struct {
 	config reclaim.Hold
 	// requested means that the Node has a request, matched that one is on its way.
 	requested, matched bool
+	// gone means that the ConfigMap is deleted.
+	gone bool
 	// dying means that the agent process dies at one of its next writes.
 	dying bool
 	// wrong is a kill that must not be.
@@ -67,8 +69,17 @@ func (m *history) start() {
 		return m.mortal, err
 	})
 	m.agent.Observe(Node{Requested: m.requested})
-	m.agent.Configure(withHold(m.config))
+	m.agent.Configure(m.current())
 	m.agent.steps()
+}
+
+// current is the Config of a new agent process.
+func (m *history) current() reclaim.Config {
+	if m.gone {
+		m.config = reclaim.HoldNone
+		return reclaim.Config{}
+	}
+	return withHold(m.config)
 }
 
 // killed checks a kill.
@@ -91,11 +102,11 @@ func (m *history) pick(rt *rapid.T, which func(pod string) bool) string {
 func (m *history) event(rt *rapid.T) {
 	hold := rapid.SampledFrom([]reclaim.Hold{reclaim.HoldNone, reclaim.HoldFreeze, reclaim.HoldFreezeOnly, reclaim.HoldKill})
 	switch rapid.SampledFrom([]string{
-		"match", "match", "deliver", "deliver", "clear", "person", "kill", "kill", "term", "config", "add", "add", "remove",
+		"match", "match", "deliver", "deliver", "clear", "person", "kill", "kill", "term", "config", "gone", "add", "add", "remove",
 		"freeze", "unfreeze", "refuse",
 	}).Draw(rt, "event") {
 	case "match":
-		if !m.requested {
+		if !m.requested && !m.gone {
 			m.matched = true
 			m.agent.match()
 		}
@@ -110,7 +121,7 @@ func (m *history) event(rt *rapid.T) {
 			m.agent.Observe(Node{})
 		}
 	case "person":
-		if !m.matched {
+		if !m.matched && !m.gone {
 			m.requested = true
 			m.agent.Observe(Node{Requested: true})
 		}
@@ -124,13 +135,20 @@ func (m *history) event(rt *rapid.T) {
 		m.agent.steps()
 		m.dying = false
 		m.requested = rapid.Bool().Draw(rt, "requested")
-		m.config = hold.Draw(rt, "hold")
+		m.config, m.gone = hold.Draw(rt, "hold"), rapid.Bool().Draw(rt, "gone")
 		m.start()
 	case "term":
 		m.agent.stop()
 		m.check(rt, "after SIGTERM", m.requested)
 		m.start()
+	case "gone":
+		m.gone = true
+		m.agent.Configure(reclaim.Config{})
+		if !m.requested && !m.matched {
+			m.config = reclaim.HoldNone
+		}
 	case "config":
+		m.gone = false
 		m.config = hold.Draw(rt, "hold")
 		m.agent.Configure(withHold(m.config))
 	case "add":

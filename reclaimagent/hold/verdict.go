@@ -9,6 +9,8 @@ type facts struct {
 	// loaded means that a Config was read. hold is its hold.
 	loaded bool
 	hold   reclaim.Hold
+	// inert means that the last Config has no patterns, or that there is no ConfigMap.
+	inert bool
 	// observed means that the Node was read. Without that, it may be part of the control plane.
 	observed bool
 	// requested means that the Node has a request.
@@ -35,7 +37,7 @@ const (
 
 func (f facts) decide() verdict {
 	switch {
-	case !f.loaded:
+	case !f.loaded, f.inert && !f.observed && f.refused == "":
 		return leave
 	case !f.hold.Asked(), f.refused != "":
 		return release

@@ -23,6 +23,8 @@ func TestDecide(t *testing.T) {
 		"EmptyHold":     {"Empty means None.", facts{loaded: true, requested: true}, release, release},
 		"UnknownHold":   {"A value of a later build holds nothing.", facts{loaded: true, hold: "Pause", observed: true, requested: true}, release, release},
 		"NotAskedBlind": {"The end of a hold does not need the Node.", facts{loaded: true}, release, release},
+		"InertBlind":    {"The ConfigMap is deleted with the Node.", facts{loaded: true, inert: true}, leave, leave},
+		"Inert":         {"Without patterns there is no hold.", facts{loaded: true, inert: true, observed: true, requested: true}, release, release},
 		"Quiet":         {"Without a request nothing is held.", asked(facts{}), release, release},
 		"Matched":       {"A match freezes before the request; only a request outlives the agent.", asked(facts{matched: true}), freeze, release},
 		"Requested":     {"A request that is on the Node kills and outlives the agent.", asked(facts{requested: true}), freezeAndKill, freezeAndKill},
