@@ -80,13 +80,12 @@ type situation struct {
 
 // askSpeed measures how much CPU time the owner's program loses to busy pods in its first second.
 func (h *holdBench) askSpeed(ctx context.Context) error {
-	alone := make([]float64, 0, h.runs)
-	for range h.runs {
-		share, err := h.work(ctx)
-		if err != nil {
+	alone := make([]float64, h.runs)
+	for i := range alone {
+		var err error
+		if alone[i], err = h.work(ctx); err != nil {
 			return err
 		}
-		alone = append(alone, share)
 	}
 	baseline := spreadOf("owner's program alone: share of a core", "share", alone)
 	h.add(baseline)
@@ -97,34 +96,34 @@ func (h *holdBench) askSpeed(ctx context.Context) error {
 		}
 		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	}
-	var without figure
-	for _, s := range []situation{
-		{"no hold", reclaim.HoldNone, false},
-		{"hold", reclaim.HoldFreezeOnly, false},
-		{"hold, no API server", reclaim.HoldFreezeOnly, true},
-	} {
-		lost := make([]float64, 0, h.runs)
-		var frozen []time.Duration
-		for range h.runs {
-			share, froze, err := h.meet(ctx, s)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.what, err)
-			}
-			lost = append(lost, 100*(1-share/baseline.P50))
-			if s.hold.Asked() {
-				frozen = append(frozen, froze)
-			}
-		}
-		f := spreadOf(fmt.Sprintf("owner's program beside %d busy pods, %s: CPU time lost from 10 ms after exec", busyPods, s.what), "%", lost)
-		if !s.hold.Asked() {
-			without = f
-			h.add(f)
-			continue
+	without, _, err := h.loss(ctx, situation{"no hold", reclaim.HoldNone, false}, baseline)
+	if err != nil {
+		return err
+	}
+	h.add(without)
+	for _, s := range []situation{{"hold", reclaim.HoldFreezeOnly, false}, {"hold, no API server", reclaim.HoldFreezeOnly, true}} {
+		f, frozen, err := h.loss(ctx, s, baseline)
+		if err != nil {
+			return err
 		}
 		h.add(f.against("no hold", without).goal("p99 ≤ 5", f.P99 <= 5))
-		h.add(spread(s.what+": match → last pod frozen", frozen))
+		h.add(frozen)
 	}
 	return nil
+}
+
+// loss measures the loss in a situation, and the time from the match to the last freeze.
+func (h *holdBench) loss(ctx context.Context, s situation, alone figure) (lost, frozen figure, err error) {
+	percent, took := make([]float64, h.runs), make([]time.Duration, h.runs)
+	for i := range h.runs {
+		share, froze, err := h.meet(ctx, s)
+		if err != nil {
+			return lost, frozen, fmt.Errorf("%s: %w", s.what, err)
+		}
+		percent[i], took[i] = 100*(1-share/alone.P50), froze
+	}
+	what := fmt.Sprintf("owner's program beside %d busy pods, %s: CPU time lost from 10 ms after exec", busyPods, s.what)
+	return spreadOf(what, "%", percent), spread(s.what+": match → last pod frozen", took), nil
 }
 
 // work runs the owner's program, and returns its share of a core.
@@ -162,11 +161,11 @@ func (h *holdBench) meet(ctx context.Context, s situation) (share float64, froze
 	return share, froze, err
 }
 
-var took = regexp.MustCompile(` took=(\S+)`)
+var tookText = regexp.MustCompile(` took=(\S+)`)
 
 // tookOf returns the duration in a line of the agent's log.
 func tookOf(line string) (time.Duration, error) {
-	m := took.FindStringSubmatch(line)
+	m := tookText.FindStringSubmatch(line)
 	if m == nil {
 		return 0, fmt.Errorf("no duration in %q", line)
 	}

@@ -56,7 +56,7 @@ func (t *podTree) start(ctx context.Context, pod string, out *os.File, argv ...s
 	defer func() { _ = cgroup.Close() }()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // programs of ours
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(cgroup.Fd())} //nolint:gosec // a descriptor fits
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(cgroup.Fd())}
 	return cmd, cmd.Start()
 }
 

@@ -35,11 +35,11 @@ func main() {
 	spin(start + from)
 	began, used := monotonic(), cpu()
 	spin(start + to)
-	fmt.Fprintf(os.Stdout, "share %g\n", (cpu()-used).Seconds()/(monotonic()-began).Seconds())
+	_, _ = fmt.Fprintf(os.Stdout, "share %g\n", (cpu()-used).Seconds()/(monotonic()-began).Seconds())
 }
 
 func spin(until time.Duration) {
-	for monotonic() < until { //nolint:revive // the work is the wait
+	for monotonic() < until {
 	}
 }
 
@@ -49,7 +49,7 @@ func use(bytes int64) {
 	for i := int64(0); i < bytes; i += 4096 {
 		memory[i] = 1
 	}
-	fmt.Fprintln(os.Stdout, "ready")
+	_, _ = fmt.Fprintln(os.Stdout, "ready")
 	time.Sleep(time.Hour) //nolint:forbidigo // until it is killed
-	fmt.Fprintln(os.Stdout, memory[0])
+	_, _ = fmt.Fprintln(os.Stdout, memory[0])
 }
