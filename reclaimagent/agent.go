@@ -97,8 +97,8 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 		reporter: report.New(reporting), stateReporter: stateReporter, holder: h,
 	}
 	apply := func(c reclaim.Config) {
+		h.Configure(c) // before a match of this Config
 		configs.put(c)
-		h.Configure(c)
 	}
 	return l, configmap.New(client, o.NodeName, w.Log, apply), h, nil
 }
