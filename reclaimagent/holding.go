@@ -24,7 +24,10 @@ func newHolding(o Options, w Environment, reporting report.Options, counts *metr
 	})}
 }
 
-func (h *holding) observe(r report.Reading) { h.Observe(hold.Node(r)) }
+func (h *holding) beforeRead() func(report.Reading) {
+	observe := h.BeforeRead()
+	return func(r report.Reading) { observe(hold.Node(r)) }
+}
 
 // Run holds and reports until ctx is done.
 func (h *holding) Run(ctx context.Context) {

@@ -207,10 +207,13 @@ func (a *agentProcess) steps() {
 	}
 }
 
+// Observe is a read of the Node.
+func (a *agentProcess) Observe(n Node) { a.BeforeRead()(n) }
+
 // match is Matched without the wait.
 func (a *agentProcess) match() {
 	at := a.now
-	a.update(func() { a.facts.matched, a.since = true, at })
+	a.update(func() { a.epoch++; a.facts.matched, a.since = true, at })
 	a.steps()
 }
 

@@ -63,6 +63,8 @@ type Holder struct {
 
 	mu    sync.Mutex
 	facts facts
+	// epoch counts matches and their requests.
+	epoch int
 	// interval is the interval between passes while a hold stands.
 	interval time.Duration
 	// foreign is why the Node is another machine, "" if it is not.
@@ -115,9 +117,20 @@ func (h *Holder) Configure(c reclaim.Config) {
 	})
 }
 
-// Observe sets what was read of the Node. The read must have started after the last call of [Holder.Requested].
-func (h *Holder) Observe(n Node) {
+// BeforeRead is called before a read of the Node, and its result with what was read. A read that started before the
+// last match or its request is outdated. It changes nothing.
+func (h *Holder) BeforeRead() func(Node) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	started := h.epoch
+	return func(n Node) { h.observe(n, started) }
+}
+
+func (h *Holder) observe(n Node, started int) {
 	h.update(func() {
+		if started != h.epoch {
+			return
+		}
 		if n.Requested && !h.facts.requested && !h.facts.matched {
 			h.since = h.o.Now()
 		}
@@ -133,7 +146,10 @@ func (h *Holder) Observe(n Node) {
 // the request for longer than firstPassTimeout.
 func (h *Holder) Matched(ctx context.Context, at time.Time) {
 	passed := make(chan struct{})
-	h.update(func() { h.facts.matched, h.since, h.passed = true, at, passed })
+	h.update(func() {
+		h.epoch++
+		h.facts.matched, h.since, h.passed = true, at, passed
+	})
 	ctx, cancel := context.WithTimeout(ctx, firstPassTimeout)
 	defer cancel()
 	select {
@@ -145,6 +161,7 @@ func (h *Holder) Matched(ctx context.Context, at time.Time) {
 // Requested means that the request of the match is on the Node. Then the Node is this machine.
 func (h *Holder) Requested() {
 	h.update(func() {
+		h.epoch++
 		h.facts.matched, h.facts.requested = false, true
 		if h.facts.refused == h.foreign {
 			h.facts.refused = ""

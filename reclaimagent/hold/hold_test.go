@@ -108,6 +108,20 @@ func TestHolder(t *testing.T) {
 			writes:  and(freeze, release),
 			reports: []string{text(reclaim.HoldState{Pods: 2}), ""},
 		},
+		"Outdated": {
+			reason: "A read that started before the request does not end the hold.",
+			hold:   reclaim.HoldFreezeOnly,
+			story: func(a *agentProcess, _ *fakeHost) {
+				before := a.BeforeRead()
+				a.match()
+				between := a.BeforeRead()
+				a.Requested()
+				before(Node{})
+				between(Node{})
+			},
+			writes:  freeze,
+			reports: []string{text(reclaim.HoldState{Pods: 2})},
+		},
 		"TwoHolds": {
 			reason: "Each hold is measured from its own match.",
 			hold:   reclaim.HoldFreezeOnly,

@@ -53,21 +53,22 @@ func (h *HoldReporter) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	timer.Stop()
 	defer timer.Stop()
-	for written := ""; ; {
+	tried, failing := "", false
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-h.changed:
+			if failing && tried == h.current() {
+				continue // the timer decides
+			}
+			backoff.Reset()
 		case <-timer.C:
 		}
-		text := h.current()
-		if text != written {
-			backoff.Reset()
-		}
-		written = text
-		switch err := h.write(ctx, text); {
+		tried = h.current()
+		err := h.write(ctx, tried)
+		switch failing = err != nil; {
 		case err == nil, ctx.Err() != nil:
-			backoff.Reset()
 		case errors.Is(err, errNotRequested):
 			timer.Reset(backoff.Next())
 		case isRejected(err):

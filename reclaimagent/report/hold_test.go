@@ -95,7 +95,12 @@ func TestHoldReporter(t *testing.T) {
 				}
 				return 0
 			},
-			story:    func(_ *server, h *report.HoldReporter) { h.Set(away); time.Sleep(2 * time.Minute) },
+			story: func(_ *server, h *report.HoldReporter) {
+				for range 24 {
+					h.Set(away)
+					time.Sleep(5 * time.Second)
+				}
+			},
 			requests: []string{get, patch},
 		},
 		"ServerAway": {

@@ -32,29 +32,31 @@ func (n *node) reading() Reading {
 	return r
 }
 
-// observe passes a reading on.
-func (r *Reporter) observe(n *node) {
-	if r.o.OnRead != nil {
-		r.o.OnRead(n.reading())
+// beforeRead returns the function for the result of a read.
+func (r *Reporter) beforeRead() func(Reading) {
+	if r.o.BeforeRead == nil {
+		return func(Reading) {}
 	}
+	return r.o.BeforeRead()
 }
 
 // AwaitRequested waits until the Node has a request that this agent did not write. It returns nil or the error of ctx.
-// It does not pass on a Node without a request, because a report may be concurrent.
 func (r *Reporter) AwaitRequested(ctx context.Context) error {
 	log := r.newFailureLog("Checking whether the machine was requested")
 	for {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
+		observe := r.beforeRead()
 		n, err := r.get(ctx, kubeapi.MetadataOnly)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
 			log.warn(err)
-		case n.requested():
-			r.observe(n)
+			continue
+		}
+		if observe(n.reading()); n.requested() {
 			return nil
 		}
 	}

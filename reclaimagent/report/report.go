@@ -49,9 +49,9 @@ type Options struct {
 	MachineID string
 	Log       *slog.Logger
 	Now       func() time.Time
-	// OnRead, if set, is called with what Requested, AwaitCleared and AwaitRequested read. Requested does not pass on
-	// a Node that is another machine.
-	OnRead func(Reading)
+	// BeforeRead, if set, is called before each read of Requested, AwaitCleared and AwaitRequested, and its result with
+	// what was read. Requested does not pass on a Node that is another machine.
+	BeforeRead func() func(Reading)
 }
 
 // Reporter writes to one Node. It is not safe for concurrent use.
@@ -67,6 +67,7 @@ func New(o Options) *Reporter { return &Reporter{o: o} }
 // Requested reports whether the Node has a request. It returns [ErrHostIdentity] if the Node describes another machine,
 // because a report would fail with it as well. The result is valid also with that error.
 func (r *Reporter) Requested(ctx context.Context) (bool, error) {
+	observe := r.beforeRead()
 	n, err := r.get(ctx, "")
 	if err != nil {
 		return false, err
@@ -74,7 +75,7 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 	if err := r.identify(n); err != nil {
 		return n.requested(), err
 	}
-	r.observe(n)
+	observe(n.reading())
 	return n.requested(), nil
 }
 
@@ -104,9 +105,10 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
+		observe := r.beforeRead()
 		n, err := r.get(ctx, kubeapi.MetadataOnly)
 		if err == nil {
-			r.observe(n)
+			observe(n.reading())
 		}
 		switch {
 		case kubeapi.Code(err) == http.StatusNotFound, err == nil && !n.requested():

@@ -335,7 +335,7 @@ func TestAwaitCleared(t *testing.T) {
 	}
 }
 
-// TestReadings checks what the reporter passes on: only reads that no report can be newer than.
+// TestReadings checks what the reporter passes on, and that it asks before each read.
 func TestReadings(t *testing.T) {
 	held := func(into any) error {
 		return json.Unmarshal([]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""},"annotations":{
@@ -377,29 +377,33 @@ func TestReadings(t *testing.T) {
 			[]report.Reading{{Requested: true}, {}},
 		},
 		"AwaitRequested": {
-			"A read before a report may arrive after it, so only a request is passed on.",
+			"The end of a request is passed on here, too: the Node may have been gone.",
 			[]func(any) error{node(""), status(404), status(503), held},
 			(*report.Reporter).AwaitRequested,
-			[]report.Reading{{Requested: true, ControlPlane: true, Hold: "x"}},
+			[]report.Reading{{}, {Requested: true, ControlPlane: true, Hold: "x"}},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var got []report.Reading
+				before := 0
 				id := ""
 				if name == "AnotherMachine" {
 					id = machineID
 				}
 				r := report.New(report.Options{
 					Client: &scripted{answers: tc.answers}, Node: "ws", MachineID: id, Log: slog.New(slog.DiscardHandler), Now: time.Now,
-					OnRead: func(n report.Reading) { got = append(got, n) },
+					BeforeRead: func() func(report.Reading) {
+						before++
+						return func(n report.Reading) { got = append(got, n) }
+					},
 				})
 				if err := tc.read(r, t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+				if diff := cmp.Diff(tc.want, got); diff != "" || before != len(tc.answers) {
+					t.Errorf("%s\n%d reads, want %d; -want, +got:\n%s", tc.reason, before, len(tc.answers), diff)
 				}
 			})
 		})
