@@ -38,7 +38,7 @@ func classify(path string, err error) error {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
 		err = errPodGone
 	case errors.Is(err, unix.ENOSYS):
-		err = errors.New("the kernel is older than 5.14")
+		err = errOldKernel
 	}
 	return &os.PathError{Op: "cgroup", Path: path, Err: err}
 }

@@ -91,12 +91,12 @@ func (h *Holder) freezePod(pod string) (s podState, ok bool) {
 
 // measure records which pods have become frozen or empty.
 func (h *Holder) measure() {
-	now := h.o.Now()
 	for pod, p := range h.stand.pods {
-		if !p.freezing(now) && !p.dying(now) {
+		if now := h.o.Now(); !p.freezing(now) && !p.dying(now) {
 			continue
 		}
 		frozen, populated, err := h.tree.events(pod)
+		now := h.o.Now()
 		switch {
 		case errors.Is(err, errPodGone):
 			p.vanish(now)

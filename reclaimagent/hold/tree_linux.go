@@ -94,7 +94,21 @@ func (t *cgroupTree) locate() error {
 	}
 	t.kubepods, t.own, t.ownCgroup = fd, own, path
 	t.layout, _ = layoutOf(pathpkg.Base(kubepods))
-	return nil
+	return checkKernel(fd, own)
+}
+
+var errOldKernel = errors.New("the kernel is older than 5.14")
+
+// checkKernel returns an error if the kernel cannot kill a cgroup.
+func checkKernel(kubepods int, pod string) error {
+	fd, err := openBelow(kubepods, pathpkg.Join(pod, "cgroup.kill"), unix.O_PATH)
+	if errors.Is(err, errPodGone) {
+		return errOldKernel
+	}
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
 }
 
 // find returns the path of the agent's cgroup. The file /proc/self/cgroup does not contain it if the agent has its own

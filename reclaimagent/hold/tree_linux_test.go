@@ -310,6 +310,9 @@ func TestBeneath(t *testing.T) {
 			t.Errorf("a mark of %s left its directory", pod)
 		}
 	}
+	if err := checkKernel(fd, "pod2"); !errors.Is(err, errOldKernel) {
+		t.Errorf("checkKernel() = %v without cgroup.kill", err)
+	}
 	pods, err := tree.pods()
 	if err != nil || slices.Contains(pods, "pod1") {
 		t.Errorf("pods() = %v, %v: a link is no pod", pods, err)
