@@ -140,7 +140,7 @@ func TestHostDevices(t *testing.T) {
 	}
 }
 
-// TestRights checks that an agent without capabilities may do all but search for devices.
+// TestRights checks that user 0 without capabilities may do all but search for devices, and another user nothing.
 func TestRights(t *testing.T) {
 	if os.Getenv("HOLD_ROOT") != "" {
 		withoutRights(t)
@@ -161,17 +161,26 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(setpriv, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", self, "-test.run=^TestRights$", "-test.v")
-	cmd.Env = append(os.Environ(), "HOLD_ROOT="+h.root, "HOLD_PID="+strconv.Itoa(h.processes["kubepods/pod1/container"][0].Process.Pid))
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(directory.Fd())}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	for _, user := range []string{"0", "65534"} {
+		cmd := exec.Command(setpriv, "--reuid="+user, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", self, "-test.run=^TestRights$", "-test.v")
+		cmd.Dir = "/"
+		cmd.Env = append(os.Environ(), "HOLD_USER="+user, "HOLD_ROOT="+h.root, "HOLD_PID="+strconv.Itoa(h.processes["kubepods/pod1/container"][0].Process.Pid))
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(directory.Fd())}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("user %s: %v\n%s", user, err, out)
+		}
 	}
 }
 
 func withoutRights(t *testing.T) {
 	t.Helper()
 	tree, err := openTree(os.Getenv("HOLD_ROOT"))
+	if os.Getenv("HOLD_USER") != "0" {
+		if err == nil || !strings.Contains(err.Error(), "opening a cgroup for writing") {
+			t.Errorf("openTree() = %v for another user", err)
+		}
+		return
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

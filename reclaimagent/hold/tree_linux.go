@@ -94,21 +94,22 @@ func (t *cgroupTree) locate() error {
 	}
 	t.kubepods, t.own, t.ownCgroup = fd, own, path
 	t.layout, _ = layoutOf(pathpkg.Base(kubepods))
-	return checkKernel(fd, own)
+	return checkWritable(fd, own)
 }
 
 var errOldKernel = errors.New("the kernel is older than 5.14")
 
-// checkKernel returns an error if the kernel cannot kill a cgroup.
-func checkKernel(kubepods int, pod string) error {
-	fd, err := openBelow(kubepods, pathpkg.Join(pod, "cgroup.kill"), unix.O_PATH)
-	if errors.Is(err, errPodGone) {
+// checkWritable returns an error if the kernel cannot kill a cgroup, or if the agent may not write to one: for example,
+// because of SELinux. It opens a file of the agent's own pod and writes nothing.
+func checkWritable(kubepods int, pod string) error {
+	fd, err := openBelow(kubepods, pathpkg.Join(pod, "cgroup.kill"), unix.O_WRONLY)
+	switch {
+	case errors.Is(err, errPodGone):
 		return errOldKernel
+	case err != nil:
+		return fmt.Errorf("opening a cgroup for writing: %w", err)
 	}
-	if err == nil {
-		_ = unix.Close(fd)
-	}
-	return err
+	return unix.Close(fd)
 }
 
 // find returns the path of the agent's cgroup. The file /proc/self/cgroup does not contain it if the agent has its own

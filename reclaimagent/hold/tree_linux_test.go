@@ -310,8 +310,8 @@ func TestBeneath(t *testing.T) {
 			t.Errorf("a mark of %s left its directory", pod)
 		}
 	}
-	if err := checkKernel(fd, "pod2"); !errors.Is(err, errOldKernel) {
-		t.Errorf("checkKernel() = %v without cgroup.kill", err)
+	if err := checkWritable(fd, "pod2"); !errors.Is(err, errOldKernel) {
+		t.Errorf("checkWritable() = %v without cgroup.kill", err)
 	}
 	pods, err := tree.pods()
 	if err != nil || slices.Contains(pods, "pod1") {
