@@ -335,7 +335,7 @@ func TestAwaitCleared(t *testing.T) {
 	}
 }
 
-// TestReadings checks what the reporter passes on, and that it asks before each read.
+// TestReadings checks what the reporter passes on, and that it calls BeforeRead before each read.
 func TestReadings(t *testing.T) {
 	held := func(into any) error {
 		return json.Unmarshal([]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""},"annotations":{
