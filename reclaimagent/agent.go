@@ -2,7 +2,8 @@
 
 // Package reclaimagent is the agent that runs on a borrowed machine. It reads patterns from a ConfigMap, and watches
 // the machine's processes. When a process of the owner matches, it requests the machine back by annotations of its
-// Node. It never changes the owner's processes, and never writes another Node.
+// Node. If its configuration has a hold, it freezes the pods of the machine first. It never changes the owner's
+// processes, and never writes another Node.
 package reclaimagent
 
 import (
@@ -41,7 +42,7 @@ type Environment struct {
 // Run runs the agent until ctx is done, which is no error, or until a permanent failure. [ExitCode] maps the error.
 func Run(ctx context.Context, o Options, w Environment) error {
 	counts := &metrics.Set{}
-	l, source, err := assemble(o, w, counts)
+	l, source, hold, err := assemble(o, w, counts)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUsage, err)
 	}
@@ -58,40 +59,48 @@ func Run(ctx context.Context, o Options, w Environment) error {
 	background.Go(func() { source.Run(ctx) })
 	background.Go(func() { l.reporter.KeepWarm(ctx) })
 	background.Go(func() { l.stateReporter.Run(ctx) })
+	background.Go(func() { hold.Run(ctx) })
 	return l.run(ctx)
 }
 
 // assemble creates all parts. It returns an error if a required file or option is missing.
-func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.Source, error) {
+func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.Source, *holding, error) {
 	mode, err := detect.ParseMode(o.Detector)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	open := func() (*process.Table, error) { return process.Open(o.ProcRoot) }
 	table, err := open()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	_ = table.Close()
 	machineID := ""
 	if !o.SkipHostIDCheck {
 		if machineID, err = report.ReadMachineID(o.MachineIDPath); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	client, err := connect(o, w)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	reporting := report.Options{Client: client, Node: o.NodeName, MachineID: machineID, Log: w.Log, Now: w.Now}
 	stateReporter := report.NewStateReporter(reporting, counts.StateReported.Store)
 	counts.OnDetector = stateReporter.SetDetector
+	h := newHolding(o, w, reporting, counts)
+	configs := make(latestConfig, 1)
+	reporting.BeforeRead = h.beforeRead
 	l := &loop{
-		log: w.Log, now: w.Now, counts: counts, configs: make(latestConfig, 1),
+		log: w.Log, now: w.Now, counts: counts, configs: configs,
 		detector: detect.New(detect.Options{Mode: mode, Open: open, Log: w.Log, Now: w.Now, Metrics: counts}),
-		reporter: report.New(reporting), stateReporter: stateReporter,
+		reporter: report.New(reporting), stateReporter: stateReporter, holder: h,
 	}
-	return l, configmap.New(client, o.NodeName, w.Log, l.configs.put), nil
+	apply := func(c reclaim.Config) {
+		h.Configure(c) // before a match of this Config
+		configs.put(c)
+	}
+	return l, configmap.New(client, o.NodeName, w.Log, apply), h, nil
 }
 
 func connect(o Options, w Environment) (*kubeapi.Client, error) {

@@ -34,6 +34,7 @@ type reporter interface {
 	Requested(ctx context.Context) (bool, error)
 	Deliver(ctx context.Context, reason string, at time.Time) error
 	AwaitCleared(ctx context.Context) error
+	AwaitRequested(ctx context.Context) error
 	KeepWarm(ctx context.Context)
 }
 
@@ -43,12 +44,24 @@ type stateReporter interface {
 	Run(ctx context.Context)
 }
 
+type holder interface {
+	Matched(ctx context.Context, at time.Time)
+	Requested()
+	Refuse(reason string)
+}
+
 // An action is what the agent does about a match that it saw at an instant. Its error ends the agent, so an action that
 // the owner's request does not depend on logs its error and returns nil.
 type action func(ctx context.Context, m detect.Match, at time.Time) error
 
-// actions are the actions on a match, in order. The request must not wait for an action that may block.
-func (l *loop) actions() []action { return []action{l.report} }
+// actions are the actions on a match, in order. The first error ends them. The request must not wait for an action that
+// may block.
+func (l *loop) actions() []action {
+	if !l.config.Hold.Asked() {
+		return []action{l.report}
+	}
+	return []action{l.hold, l.report, l.confirmHold}
+}
 
 // loop is the main loop of the agent. While the Node has a request, it waits until that is cleared. Without patterns it
 // waits for a Config. Otherwise, it watches processes and acts on the first match.
@@ -59,6 +72,7 @@ type loop struct {
 	detector      detector
 	reporter      reporter
 	stateReporter stateReporter
+	holder        holder
 	configs       latestConfig
 	// config is the last Config. loaded means that there was one.
 	config reclaim.Config
@@ -105,6 +119,7 @@ func (l *loop) inspect(ctx context.Context) (requested bool) {
 			return requested
 		case errors.Is(err, report.ErrHostIdentity):
 			l.log.Error("A match will not be reported", "err", err)
+			l.holder.Refuse(err.Error())
 			return requested
 		case kubeapi.Code(err) != 0:
 			l.log.Error("Starting without having read the Node", "err", err)
@@ -131,7 +146,7 @@ func (l *loop) idle(ctx context.Context) {
 }
 
 // watch runs the detector until a process matches, and acts on the match. If the Config changes first, it stores the
-// new one and returns.
+// new one and returns. With a hold, watch also returns when a person requests the machine.
 func (l *loop) watch(ctx context.Context) (requested bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -154,6 +169,9 @@ func (l *loop) watch(ctx context.Context) (requested bool, err error) {
 		err = l.act(ctx, m)
 		cancel()
 		return err == nil, errors.Join(err, <-ended)
+	case <-l.requestedByPerson(inner):
+		cancel()
+		return true, <-ended
 	case c := <-l.configs:
 		l.take(c)
 		cancel()
@@ -170,16 +188,44 @@ func (l *loop) watch(ctx context.Context) (requested bool, err error) {
 	}
 }
 
+// requestedByPerson returns a channel that is closed when the Node has a request of a person. Without a hold nothing
+// would follow from it, so the agent does not read the Node.
+func (l *loop) requestedByPerson(ctx context.Context) <-chan struct{} {
+	if !l.config.Hold.Asked() {
+		return nil
+	}
+	requested := make(chan struct{})
+	go func() {
+		if l.reporter.AwaitRequested(ctx) == nil {
+			close(requested)
+		}
+	}()
+	return requested
+}
+
 // act carries out all actions. The log does not contain the arguments of the process, which may hold secrets.
 func (l *loop) act(ctx context.Context, m detect.Match) error {
 	at := l.now()
 	l.log.Info("Process matches", "pid", m.PID, "pattern", m.Pattern, "source", string(m.Source),
 		"detector", string(m.Detector), "latency", m.Latency.String())
-	var errs []error
 	for _, do := range l.actions() {
-		errs = append(errs, do(ctx, m, at))
+		if err := do(ctx, m, at); err != nil {
+			return err
+		}
 	}
-	return errors.Join(errs...)
+	return nil
+}
+
+// hold is the action that freezes the pods. It delays the request only for a bounded time.
+func (l *loop) hold(ctx context.Context, _ detect.Match, at time.Time) error {
+	l.holder.Matched(ctx, at)
+	return nil
+}
+
+// confirmHold is the action that lets the hold continue until the request is cleared, and kill pods.
+func (l *loop) confirmHold(context.Context, detect.Match, time.Time) error {
+	l.holder.Requested()
+	return nil
 }
 
 // report is the action that writes the request to the Node.
@@ -188,6 +234,7 @@ func (l *loop) report(ctx context.Context, m detect.Match, at time.Time) error {
 	switch {
 	case errors.Is(err, report.ErrHostIdentity):
 		l.counts.Refusals.Add(1)
+		l.holder.Refuse(err.Error())
 		return fmt.Errorf("refusing to report: %w", err)
 	case err != nil:
 		return err

@@ -41,6 +41,38 @@ type workstation struct {
 	reports            []string
 	cleared            chan struct{}
 	recordedStates     recordedStates
+	// calls are the calls of the holder, and the reports in between.
+	calls []string
+	// byPerson means that a person requested the machine. watched counts the waits for that.
+	byPerson chan struct{}
+	watched  int
+}
+
+// recordedHold records the calls of the holder.
+type recordedHold struct{ w *workstation }
+
+func (r recordedHold) Matched(_ context.Context, at time.Time) {
+	r.w.call("matched " + at.UTC().Format(time.TimeOnly))
+}
+func (r recordedHold) Requested()    { r.w.call("requested") }
+func (r recordedHold) Refuse(string) { r.w.call("refused") }
+
+func (w *workstation) call(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, name)
+}
+
+func (w *workstation) AwaitRequested(ctx context.Context) error {
+	w.mu.Lock()
+	w.watched++
+	w.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.byPerson:
+		return nil
+	}
 }
 
 func (w *workstation) Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(detect.Match)) error {
@@ -100,6 +132,7 @@ func (w *workstation) Deliver(ctx context.Context, reason string, at time.Time) 
 		w.mu.Lock()
 		if len(w.reporting) == 0 {
 			w.reports = append(w.reports, reason+" "+at.UTC().Format(time.TimeOnly))
+			w.calls = append(w.calls, "delivered")
 			w.requested = true
 			w.mu.Unlock()
 			return nil
@@ -141,7 +174,7 @@ func (w *workstation) runs(names ...string) { w.set(func(w *workstation) { w.run
 func (w *workstation) loop() *loop {
 	return &loop{
 		log: slog.New(slog.DiscardHandler), now: time.Now, counts: &metrics.Set{},
-		detector: w, reporter: w, stateReporter: &w.recordedStates, configs: make(latestConfig, 1),
+		detector: w, reporter: w, stateReporter: &w.recordedStates, holder: recordedHold{w}, configs: make(latestConfig, 1),
 	}
 }
 

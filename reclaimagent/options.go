@@ -18,6 +18,8 @@ type Options struct {
 	NodeName string
 	// ProcRoot is the path of the machine's /proc.
 	ProcRoot string
+	// CgroupRoot is the path of the machine's cgroup tree. Empty means that the agent holds no pods.
+	CgroupRoot string
 	// MachineIDPath is the file with the machine ID.
 	MachineIDPath string
 	// SkipHostIDCheck disables the comparison of the machine ID with the Node's.
@@ -38,6 +40,7 @@ type Options struct {
 var environment = []struct{ flag, variable string }{
 	{"node-name", "NODE_NAME"},
 	{"proc-root", "RECLAIM_PROC_ROOT"},
+	{"cgroup-root", "CGROUP_ROOT"},
 	{"machine-id-path", "MACHINE_ID_PATH"},
 	{"skip-host-id-check", "SKIP_HOST_ID_CHECK"},
 	{"detector", "RECLAIM_DETECTOR"},
@@ -48,6 +51,7 @@ var environment = []struct{ flag, variable string }{
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.NodeName, "node-name", "", "Name of the Node that is this machine (NODE_NAME). Required.")
 	fs.StringVar(&o.ProcRoot, "proc-root", "/proc", "Where the processes of the machine are (RECLAIM_PROC_ROOT).")
+	fs.StringVar(&o.CgroupRoot, "cgroup-root", "", "Where the machine's tree of cgroup v2 is mounted, writable, such as /host/cgroup (CGROUP_ROOT). Only a configuration with reclaim_hold uses it. Empty means that pods cannot be held.")
 	fs.StringVar(&o.MachineIDPath, "machine-id-path", "/etc/machine-id", "File with the identity of the machine (MACHINE_ID_PATH).")
 	fs.BoolVar(&o.SkipHostIDCheck, "skip-host-id-check", false, "Report to the Node without comparing its machine id with this machine's (SKIP_HOST_ID_CHECK).")
 	fs.StringVar(&o.Detector, "detector", string(detect.Auto), "How processes are found (RECLAIM_DETECTOR): netlink, poll, or auto, which listens to the kernel where it can and polls where it cannot.")

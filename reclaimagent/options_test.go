@@ -39,8 +39,8 @@ func TestOptions(t *testing.T) {
 		"Defaults": {"One value is enough.", []string{"--node-name=ws"}, nil, defaults, ""},
 		"Environment": {
 			"Every variable is read.", nil,
-			map[string]string{"NODE_NAME": "ws", "RECLAIM_PROC_ROOT": "/host/proc", "MACHINE_ID_PATH": "/host/id", "SKIP_HOST_ID_CHECK": "true", "RECLAIM_DETECTOR": "poll"},
-			reclaimagent.Options{NodeName: "ws", ProcRoot: "/host/proc", MachineIDPath: "/host/id", SkipHostIDCheck: true, Detector: "poll"},
+			map[string]string{"NODE_NAME": "ws", "RECLAIM_PROC_ROOT": "/host/proc", "CGROUP_ROOT": "/host/cgroup", "MACHINE_ID_PATH": "/host/id", "SKIP_HOST_ID_CHECK": "true", "RECLAIM_DETECTOR": "poll"},
+			reclaimagent.Options{NodeName: "ws", ProcRoot: "/host/proc", CgroupRoot: "/host/cgroup", MachineIDPath: "/host/id", SkipHostIDCheck: true, Detector: "poll"},
 			"",
 		},
 		"FlagBeatsEnvironment": {"What is said last and here wins.", []string{"--node-name", "ws", "--detector=netlink"}, map[string]string{"NODE_NAME": "other", "RECLAIM_DETECTOR": "poll"}, with(func(o *reclaimagent.Options) { o.Detector = "netlink" }), ""},

@@ -28,7 +28,27 @@ type Config struct {
 	// PollInterval is the time between two scans of all processes, where the kernel does not announce them. Zero means
 	// [DefaultPollInterval].
 	PollInterval time.Duration
+	// Hold is what the agent does about the pods of its Node as soon as a process matches. Empty means [HoldNone].
+	Hold Hold
 }
+
+// Hold is what the agent does about the pods of its Node until the machine is gone.
+type Hold string
+
+const (
+	// HoldNone leaves the pods as they are.
+	HoldNone Hold = "None"
+	// HoldFreeze freezes all pods but the agent's own, and kills the pods that hold a device, because a GPU goes on with
+	// work that is queued, and keeps its memory.
+	HoldFreeze Hold = "Freeze"
+	// HoldFreezeOnly freezes all pods but the agent's own, and kills none.
+	HoldFreezeOnly Hold = "FreezeOnly"
+	// HoldKill freezes all pods but the agent's own, and kills them once the request is on the Node.
+	HoldKill Hold = "Kill"
+)
+
+// Asked reports whether h changes any pod.
+func (h Hold) Asked() bool { return h == HoldFreeze || h == HoldFreezeOnly || h == HoldKill }
 
 // ConfigFor returns the Config for spec.killIfCommands. Each command is both a process name and a substring of the
 // arguments. It omits empty strings, because every command line contains the empty substring.
@@ -82,6 +102,12 @@ func (c Config) body() string {
 	b.WriteString("poll_interval_ms = ")
 	b.WriteString(strconv.FormatInt(c.Interval().Milliseconds(), 10))
 	b.WriteByte('\n')
+	// An agent of an earlier build rejects a key that it does not know.
+	if c.Hold.Asked() {
+		b.WriteString("reclaim_hold = ")
+		writeString(&b, string(c.Hold))
+		b.WriteByte('\n')
+	}
 	return b.String()
 }
 

@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // StateAnnotation of a Node holds the [AgentState] that its agent reports. The agent writes it on a change, but not
@@ -19,6 +21,55 @@ const (
 	// BlindDetector is the detector of an agent that cannot read the processes of other users.
 	BlindDetector = "blind"
 )
+
+// HoldAnnotation of a Node holds the [HoldState] that its agent reports after it held the pods of the Node.
+const HoldAnnotation = "5spot.finos.org/reclaim-hold"
+
+// HoldState is what an agent reports about its [Hold].
+type HoldState struct {
+	// Unavailable is why the agent cannot hold pods, in at most 256 characters: for example that the host has cgroup v1.
+	// Then all other fields are zero.
+	Unavailable string
+	// Pods is the number of pods that were frozen.
+	Pods int
+	// CPU is the time from the match until all of these pods were frozen. The agent reports whole milliseconds.
+	CPU time.Duration
+	// Killed is the number of pods that were killed.
+	Killed int
+	// Memory is the time from the match until the last process of a killed pod was gone. Zero means that none was killed.
+	Memory time.Duration
+}
+
+// Text returns s as the value of [HoldAnnotation].
+func (s HoldState) Text() string {
+	if s.Unavailable != "" {
+		return "unavailable=" + strconv.Quote(s.Unavailable)
+	}
+	return fmt.Sprintf("pods=%d cpu_ms=%d killed=%d memory_ms=%d", s.Pods, s.CPU.Milliseconds(), s.Killed, s.Memory.Milliseconds())
+}
+
+// ParseHoldState parses a value of [HoldAnnotation]. ok is false for every text that Text does not produce.
+func ParseHoldState(text string) (s HoldState, ok bool) {
+	if quoted, found := strings.CutPrefix(text, "unavailable="); found {
+		var err error
+		if s.Unavailable, err = strconv.Unquote(quoted); err != nil || s.Unavailable == "" || len(s.Unavailable) > maxUnavailable {
+			return HoldState{}, false
+		}
+		return s, s.Text() == text
+	}
+	var cpu, memory int64
+	if _, err := fmt.Sscanf(text, "pods=%d cpu_ms=%d killed=%d memory_ms=%d", &s.Pods, &cpu, &s.Killed, &memory); err != nil {
+		return HoldState{}, false
+	}
+	s.CPU, s.Memory = time.Duration(cpu)*time.Millisecond, time.Duration(memory)*time.Millisecond
+	if s.Pods < 0 || s.CPU < 0 || s.Killed < 0 || s.Memory < 0 || s.Text() != text {
+		return HoldState{}, false
+	}
+	return s, true
+}
+
+// maxUnavailable is the longest HoldState.Unavailable in bytes.
+const maxUnavailable = 256
 
 // hashSize is the length of a configuration hash in bytes. It must distinguish the configurations of one machine only.
 const hashSize = 8

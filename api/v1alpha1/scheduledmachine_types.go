@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 )
 
 // Schedule says when the machine belongs to the cluster. The machine is wanted
@@ -252,6 +254,15 @@ type ScheduledMachineSpec struct {
 	// +optional
 	// +kubebuilder:default=OnEnable
 	ResumeAfterReclaim ResumePolicy `json:"resumeAfterReclaim,omitempty"`
+
+	// reclaimHold is what the agent does about the pods of the machine as soon as a
+	// process matches, before the machine is removed. Freeze stops their CPU time, and
+	// kills the pods that hold a GPU. FreezeOnly kills none. Kill also frees their
+	// memory. It needs killIfCommands and cgroup v2.
+	// +optional
+	// +kubebuilder:validation:Enum=None;Freeze;FreezeOnly;Kill
+	// +kubebuilder:default=None
+	ReclaimHold reclaim.Hold `json:"reclaimHold,omitempty"`
 
 	// nodeTaints are taints of the Node, applied once it is ready. A taint that is
 	// removed from the list is removed from the Node; other taints are never changed.

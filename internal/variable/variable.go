@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	specvalidation "github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
@@ -42,6 +43,7 @@ type Machine struct {
 	NodeDrainTimeout          string                     `json:"nodeDrainTimeout,omitempty"`
 	KillIfCommands            []string                   `json:"killIfCommands,omitempty"`
 	ResumeAfterReclaim        v1alpha1.ResumePolicy      `json:"resumeAfterReclaim,omitempty"`
+	ReclaimHold               reclaim.Hold               `json:"reclaimHold,omitempty"`
 	NodeTaints                []v1alpha1.NodeTaint       `json:"nodeTaints,omitempty"`
 }
 
@@ -159,6 +161,7 @@ func (m Machine) Spec(cluster string) v1alpha1.ScheduledMachineSpec {
 		NodeDrainTimeout:          m.NodeDrainTimeout,
 		KillIfCommands:            m.KillIfCommands,
 		ResumeAfterReclaim:        m.ResumeAfterReclaim,
+		ReclaimHold:               m.ReclaimHold,
 		NodeTaints:                m.NodeTaints,
 	}
 }

@@ -26,6 +26,7 @@ type file struct {
 	Commands  []string `toml:"match_commands"`
 	Argv      []string `toml:"match_argv_substrings"`
 	IntervalM *int64   `toml:"poll_interval_ms"`
+	Hold      string   `toml:"reclaim_hold"`
 }
 
 // Parse parses a reclaim.toml. Every key is optional. An unknown key is an error, because a misspelt list would
@@ -54,6 +55,13 @@ func (f file) config() (reclaim.Config, error) {
 			return reclaim.Config{}, fmt.Errorf("%w: poll_interval_ms is %d, want 1 to %d", ErrMalformed, *f.IntervalM, most)
 		}
 		c.PollInterval = time.Duration(*f.IntervalM) * time.Millisecond
+	}
+	switch hold := reclaim.Hold(f.Hold); {
+	case hold.Asked():
+		c.Hold = hold
+	case hold != "" && hold != reclaim.HoldNone:
+		return reclaim.Config{}, fmt.Errorf("%w: reclaim_hold is %q, want %s, %s, %s or %s",
+			ErrMalformed, f.Hold, reclaim.HoldNone, reclaim.HoldFreeze, reclaim.HoldFreezeOnly, reclaim.HoldKill)
 	}
 	if err := errors.Join(nonEmpty("match_commands", f.Commands), nonEmpty("match_argv_substrings", f.Argv)); err != nil {
 		return reclaim.Config{}, err

@@ -39,6 +39,11 @@ type Set struct {
 	// Hung is the number of processes that are excluded now. They match only by name.
 	Hung atomic.Int64
 
+	// HeldPods is the number of pods that the agent holds now. HoldLatency is the time from the match to the last
+	// freeze of the last hold, in nanoseconds. HoldFailures counts what failed about holds.
+	HeldPods, HoldLatency atomic.Int64
+	HoldFailures          HoldFailures
+
 	// MatchLatency is the time from the kernel's event to the decision, of the last match that an event announced, in
 	// nanoseconds.
 	MatchLatency atomic.Int64
@@ -123,6 +128,9 @@ func (s *Set) Write(w io.Writer) error {
 	gauge("hung_processes", "Processes that are put aside: matched by their name only.", float64(s.Hung.Load()))
 	gauge("match_latency_seconds", "Kernel's event to decision, of the last match that an event announced.", time.Duration(s.MatchLatency.Load()).Seconds())
 	gauge("poll_interval_seconds", "Current time between polls; zero while the agent does not poll.", time.Duration(s.PollInterval.Load()).Seconds())
+	gauge("held_pods", "Pods that are held: frozen until the machine is deleted or the request is cleared.", float64(s.HeldPods.Load()))
+	gauge("hold_latency_seconds", "Match to the last freeze of a pod, of the last hold.", time.Duration(s.HoldLatency.Load()).Seconds())
+	s.HoldFailures.write(line, prefix+"hold_failures_total")
 	blind := 0.0
 	if s.blind.Load() {
 		blind = 1

@@ -18,6 +18,7 @@ import (
 func TestServe(t *testing.T) {
 	var s metrics.Set
 	s.Execs.Add(3)
+	s.HoldFailures.Add(metrics.HoldFreezing)
 	s.MatchLatency.Store(int64(60 * time.Microsecond))
 	s.SetDetector("netlink")
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -50,7 +51,7 @@ func TestServe(t *testing.T) {
 	got := get("/metrics")
 	for _, want := range []string{
 		"fivespot_agent_execs_total 3\n", "fivespot_agent_overruns_total 0\n", "fivespot_agent_match_latency_seconds 6e-05\n",
-		"fivespot_agent_detector{detector=\"netlink\"} 1\n", "fivespot_agent_detector{detector=\"poll\"} 0\n",
+		"fivespot_agent_detector{detector=\"netlink\"} 1\n", "fivespot_agent_hold_failures_total{reason=\"freeze\"} 1\n", "fivespot_agent_detector{detector=\"poll\"} 0\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("/metrics lacks %q:\n%s", want, got)
@@ -68,7 +69,7 @@ func TestFormat(t *testing.T) {
 	if err := new(metrics.Set).Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile(`^(# HELP (fivespot_agent_[a-z_]+) [A-Z][^\n]*\.\n# TYPE [a-z_]+ (counter|gauge)\n(fivespot_agent_[a-z_]+(\{detector="[a-z]+"\})? [0-9.e+-]+\n)+)+$`)
+	block := regexp.MustCompile(`^(# HELP (fivespot_agent_[a-z_]+) [A-Z][^\n]*\.\n# TYPE [a-z_]+ (counter|gauge)\n(fivespot_agent_[a-z_]+(\{(detector|reason)="[a-z]+"\})? [0-9.e+-]+\n)+)+$`)
 	if !block.MatchString(b.String()) {
 		t.Errorf("not Prometheus text:\n%s", b.String())
 	}

@@ -22,6 +22,7 @@ type node struct {
 	Metadata struct {
 		UID             string            `json:"uid"`
 		ResourceVersion string            `json:"resourceVersion"`
+		Labels          map[string]string `json:"labels"`
 		Annotations     map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Status struct {

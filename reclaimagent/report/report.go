@@ -26,7 +26,7 @@ const (
 	// repeatLogInterval is the minimum interval between log messages about the same failure.
 	repeatLogInterval = time.Minute
 
-	// clearedEvery is the interval at which the agent checks whether the request was cleared. A watch would be faster
+	// clearedEvery is the interval at which the agent checks whether the request was cleared, or made. A watch would be faster
 	// by seconds, but would need permission to watch Nodes.
 	clearedEvery = 5 * time.Second
 
@@ -49,6 +49,9 @@ type Options struct {
 	MachineID string
 	Log       *slog.Logger
 	Now       func() time.Time
+	// BeforeRead, if set, is called before each read of Requested, AwaitCleared and AwaitRequested, and its result with
+	// what was read. Requested does not pass on a Node that is another machine.
+	BeforeRead func() func(Reading)
 }
 
 // Reporter writes to one Node. It is not safe for concurrent use.
@@ -64,11 +67,16 @@ func New(o Options) *Reporter { return &Reporter{o: o} }
 // Requested reports whether the Node has a request. It returns [ErrHostIdentity] if the Node describes another machine,
 // because a report would fail with it as well. The result is valid also with that error.
 func (r *Reporter) Requested(ctx context.Context) (bool, error) {
+	observe := r.beforeRead()
 	n, err := r.get(ctx, "")
 	if err != nil {
 		return false, err
 	}
-	return n.requested(), r.identify(n)
+	if err := r.identify(n); err != nil {
+		return n.requested(), err
+	}
+	observe(n.reading())
+	return n.requested(), nil
 }
 
 // Deliver retries Report until the API server accepts it, also if the program ends meanwhile: its owner needed the
@@ -97,7 +105,11 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
+		observe := r.beforeRead()
 		n, err := r.get(ctx, kubeapi.MetadataOnly)
+		if err == nil {
+			observe(n.reading())
+		}
 		switch {
 		case kubeapi.Code(err) == http.StatusNotFound, err == nil && !n.requested():
 			return nil

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -327,6 +329,81 @@ func TestAwaitCleared(t *testing.T) {
 				}
 				if took := time.Since(start); took > time.Duration(tc.asked)*8*time.Second {
 					t.Errorf("took %v for %d answers", took, tc.asked)
+				}
+			})
+		})
+	}
+}
+
+// TestReadings checks what the reporter passes on, and that it calls BeforeRead before each read.
+func TestReadings(t *testing.T) {
+	held := func(into any) error {
+		return json.Unmarshal([]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""},"annotations":{
+			"5spot.finos.org/reclaim-requested":"true","5spot.finos.org/reclaim-hold":"x"}}}`), into)
+	}
+	cases := map[string]struct {
+		reason  string
+		answers []func(any) error
+		read    func(r *report.Reporter, ctx context.Context) error
+		want    []report.Reading
+	}{
+		"Requested": {
+			"The first read counts.",
+			[]func(any) error{held},
+			func(r *report.Reporter, ctx context.Context) error { _, err := r.Requested(ctx); return err },
+			[]report.Reading{{Requested: true, ControlPlane: true, Hold: "x"}},
+		},
+		"AnotherMachine": {
+			"Another machine is not held.",
+			[]func(any) error{node("true")},
+			func(r *report.Reporter, ctx context.Context) error {
+				if _, err := r.Requested(ctx); !errors.Is(err, report.ErrHostIdentity) {
+					return fmt.Errorf("Requested() = %w", err)
+				}
+				return nil
+			},
+			nil,
+		},
+		"AwaitCleared": {
+			"A Node that is gone was not cleared, and a server that is away has said nothing.",
+			[]func(any) error{node("true"), status(503), status(404)},
+			(*report.Reporter).AwaitCleared,
+			[]report.Reading{{Requested: true}},
+		},
+		"Cleared": {
+			"The end of a request is passed on.",
+			[]func(any) error{node("true"), node("")},
+			(*report.Reporter).AwaitCleared,
+			[]report.Reading{{Requested: true}, {}},
+		},
+		"AwaitRequested": {
+			"The end of a request is passed on here, too: the Node may have been gone.",
+			[]func(any) error{node(""), status(404), status(503), held},
+			(*report.Reporter).AwaitRequested,
+			[]report.Reading{{}, {Requested: true, ControlPlane: true, Hold: "x"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got []report.Reading
+				before := 0
+				id := ""
+				if name == "AnotherMachine" {
+					id = machineID
+				}
+				r := report.New(report.Options{
+					Client: &scripted{answers: tc.answers}, Node: "ws", MachineID: id, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+					BeforeRead: func() func(report.Reading) {
+						before++
+						return func(n report.Reading) { got = append(got, n) }
+					},
+				})
+				if err := tc.read(r, t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" || before != len(tc.answers) {
+					t.Errorf("%s\n%d reads, want %d; -want, +got:\n%s", tc.reason, before, len(tc.answers), diff)
 				}
 			})
 		})

@@ -41,6 +41,10 @@ type line struct {
 
 func newChild(ctx context.Context, path string, args []string) *child {
 	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // programs of ours, and peers
+	return asChild(cmd)
+}
+
+func asChild(cmd *exec.Cmd) *child {
 	return &child{cmd: cmd, ended: make(chan struct{}), more: make(chan struct{}, 1)}
 }
 
@@ -53,17 +57,25 @@ func startChild(ctx context.Context, path string, args, env []string, flags uint
 		root := []syscall.SysProcIDMap{{Size: 1}}
 		c.cmd.SysProcAttr.UidMappings, c.cmd.SysProcAttr.GidMappings = root, root
 	}
+	return captured(func(out *os.File) (*exec.Cmd, error) {
+		c.cmd.Stdout, c.cmd.Stderr = out, out
+		return c.cmd, c.cmd.Start()
+	})
+}
+
+// captured captures the output of a program that start starts.
+func captured(start func(out *os.File) (*exec.Cmd, error)) (*child, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	c.cmd.Stdout, c.cmd.Stderr = w, w
-	err = c.cmd.Start()
+	cmd, err := start(w)
 	_ = w.Close()
 	if err != nil {
 		_ = r.Close()
 		return nil, err
 	}
+	c := asChild(cmd)
 	go c.read(r)
 	return c, nil
 }

@@ -42,12 +42,13 @@ type options struct {
 	span      time.Duration
 	processes int
 	pods      int
+	memory    int
 	seed      uint64
 	args      []string
 }
 
 // sampled are the sizes for --sample: the smallest that still exercise everything.
-var sampled = options{runs: 10, machines: 50, crowd: 20, deferred: 20, settled: time.Minute, fleet: 20, scale: 10, targets: 30, rounds: 1, span: time.Second, processes: 300, pods: 500}
+var sampled = options{runs: 10, machines: 50, crowd: 20, deferred: 20, settled: time.Minute, fleet: 20, scale: 10, targets: 30, rounds: 1, span: time.Second, processes: 300, pods: 500, memory: 256}
 
 // A section measures one subject. It has its own plane unless it is planeless.
 type section struct {
@@ -59,6 +60,7 @@ type section struct {
 func sections() []section {
 	return []section{
 		{"agent", "the agent's detectors, against forkstat, extrace and naive ones", benchAgent, true},
+		{"hold", "what an owner's program and memory have of the machine beside busy pods, with and without a hold", benchHold, true},
 		{"reclaim", "an owner's program starts until the Machine is being deleted", benchReclaim, false},
 		{"crowd", "an owner comes back while many other machines leave, and many owners at once", benchCrowd, false},
 		{"edge", "a window opens, and closes, for many ScheduledMachines at once", benchEdge, false},
@@ -97,7 +99,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager and reclaim-agent, from `make build`.")
 	fs.StringVar(&o.json, "json", "", "Also write the figures to this `file`, as JSON.")
 	fs.StringVar(&only, "only", "", "Measure only these, separated by commas: "+names()+".")
-	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector; crowd, detach: runs in each situation, at most 50; eviction: tries in each situation.")
+	fs.IntVar(&o.runs, "runs", 200, "reclaim: runs with each detector; hold: runs in each situation; crowd, detach: runs in each situation, at most 50; eviction: tries in each situation.")
 	fs.IntVar(&o.machines, "machines", 1000, "edge: ScheduledMachines that share the edge.")
 	fs.IntVar(&o.crowd, "crowd", 500, "crowd: machines that leave at the same time.")
 	fs.IntVar(&o.deferred, "deferred", 1000, "crowd: machines that the departure cap keeps at the same time.")
@@ -110,6 +112,7 @@ func parse(args []string) (options, error) {
 	fs.DurationVar(&o.span, "span", 4*time.Second, "agent, eviction: for how long.")
 	fs.IntVar(&o.processes, "processes", 3000, "agent: processes that a walk meets.")
 	fs.IntVar(&o.pods, "pods", 50000, "guardmemory: pods of the cluster. A fifth of them is measured, too.")
+	fs.IntVar(&o.memory, "memory", 4096, "hold: MiB that a pod uses which is killed.")
 	fs.Uint64Var(&o.seed, "seed", 1, "Seed of what is random.")
 	fs.StringVar(&manager, "manager-args", "", "Arguments of the manager, separated by blanks, such as '--kube-api-qps=500'.")
 	fs.BoolVar(&sample, "sample", false, "Measure little, to see that all of it works. Flags that are given count.")
@@ -166,7 +169,7 @@ func (o *options) shrink(fs *flag.FlagSet) {
 func (o *options) numbers() map[string]*int {
 	return map[string]*int{
 		"runs": &o.runs, "machines": &o.machines, "crowd": &o.crowd, "deferred": &o.deferred, "fleet": &o.fleet, "scale": &o.scale,
-		"targets": &o.targets, "rounds": &o.rounds, "processes": &o.processes, "pods": &o.pods,
+		"targets": &o.targets, "rounds": &o.rounds, "processes": &o.processes, "pods": &o.pods, "memory": &o.memory,
 	}
 }
 

@@ -3,15 +3,18 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // A nodeServer is an API server with TLS and HTTP/2, with one Node and one ConfigMap. It counts requests, and stores
@@ -22,6 +25,10 @@ type nodeServer struct {
 	requests atomic.Int64
 	// patched receives a value for every PATCH.
 	patched chan struct{}
+	// requested receives the time of the PATCH that requests the machine.
+	requested chan time.Time
+	// away aborts all requests.
+	away atomic.Bool
 }
 
 const (
@@ -30,7 +37,7 @@ const (
 )
 
 func newNodeServer(toml string) *nodeServer {
-	s := &nodeServer{toml: toml, patched: make(chan struct{}, 1)}
+	s := &nodeServer{toml: toml, patched: make(chan struct{}, 1), requested: make(chan time.Time, 1)}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.EnableHTTP2 = true
 	s.StartTLS()
@@ -39,6 +46,10 @@ func newNodeServer(toml string) *nodeServer {
 
 func (s *nodeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
+	if s.away.Load() {
+		panic(http.ErrAbortHandler)
+	}
+	body, _ := io.ReadAll(r.Body)
 	if r.URL.Query().Get("watch") != "" {
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
@@ -64,6 +75,12 @@ func (s *nodeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPatch {
 		select {
 		case s.patched <- struct{}{}:
+		default:
+		}
+	}
+	if r.Method == http.MethodPatch && bytes.Contains(body, []byte("reclaim-requested")) {
+		select {
+		case s.requested <- clk.Now():
 		default:
 		}
 	}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hold stops the pods of a machine that its owner needs, until the machine is deleted: it freezes their cgroups,
+// and kills the ones that the configuration names. It does not know how a match is found, and does not access the API
+// server.
+package hold
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
+)
+
+const (
+	// firstPassTimeout bounds how long the first pass delays the request. A write to a cgroup waits while the host
+	// creates many other cgroups.
+	firstPassTimeout = 50 * time.Millisecond
+	// measureInterval is the interval between looks at pods that are not frozen or not gone yet.
+	measureInterval = 2 * time.Millisecond
+	// stopPasses is the maximum number of passes of an agent that ends.
+	stopPasses = 3
+)
+
+// Reasons why a Node must not be held.
+const (
+	noTree       = "the agent has no writable cgroup tree"
+	controlPlane = "the Node is part of the control plane"
+)
+
+// Options are the dependencies of a Holder. All are required except CgroupRoot.
+type Options struct {
+	// CgroupRoot is the path of the host's cgroup tree. Empty means that the agent has none.
+	CgroupRoot string
+	// ProcRoot is the path of the host's /proc.
+	ProcRoot string
+	Log      *slog.Logger
+	Now      func() time.Time
+	Metrics  *metrics.Set
+	// Report sets the value of [reclaim.HoldAnnotation]. Empty removes it. It must not block.
+	Report func(text string)
+}
+
+// Node is what the agent has read of its Node.
+type Node struct {
+	// Requested means that the Node has a request.
+	Requested bool
+	// ControlPlane means that the Node is part of the control plane. Its pods may include the API server.
+	ControlPlane bool
+	// Hold is the value of [reclaim.HoldAnnotation].
+	Hold string
+}
+
+// Holder holds the pods of one machine. Its methods are safe for concurrent use. All passes are in the goroutine of Run.
+type Holder struct {
+	o      Options
+	open   func() (tree, error)
+	search func(procRoot string, pods []searched, found func(searched))
+	wake   chan struct{}
+
+	mu    sync.Mutex
+	facts facts
+	// epoch counts matches and their requests.
+	epoch int
+	// interval is the interval between passes while a hold stands.
+	interval time.Duration
+	// foreign is why the Node is another machine, "" if it is not.
+	foreign string
+	// annotation is the report on the Node as last read. reread means that it was read since the last step.
+	annotation string
+	reread     bool
+	// since is the time of the match, or of the first read of a request that a person made.
+	since time.Time
+	// passed is closed after the next pass, nil if nothing waits for that.
+	passed chan struct{}
+	// results are the results of searches for devices.
+	results []searched
+
+	// The goroutine of Run owns the fields below.
+	tree tree
+	// unavailable is the last logged reason why no pod can be held.
+	unavailable string
+	// released means that no pod has a mark.
+	released bool
+	stand    *stand
+	nextPass time.Time
+	// logged are the kinds of failures that were logged since the hold started.
+	logged map[metrics.HoldFailure]bool
+	// reported is the last report, nil if there was none.
+	reported *string
+}
+
+// New returns a Holder. It holds nothing before Run.
+func New(o Options) *Holder {
+	h := &Holder{o: o, wake: make(chan struct{}, 1), search: searchDevices, logged: map[metrics.HoldFailure]bool{}}
+	if o.CgroupRoot != "" {
+		h.open = func() (tree, error) { return openTree(o.CgroupRoot) }
+	}
+	return h
+}
+
+// Configure sets the Config. A Config without patterns has no hold, but does not end one that stands: the ConfigMap is
+// deleted with the Node, and the pods run until the provider has reset the host.
+func (h *Holder) Configure(c reclaim.Config) {
+	h.update(func() {
+		f := &h.facts
+		f.loaded, f.inert, h.interval = true, c.Inert(), c.Interval()
+		switch {
+		case !f.inert:
+			f.hold = c.Hold
+		case !f.requested && !f.matched:
+			f.hold = reclaim.HoldNone
+		}
+	})
+}
+
+// BeforeRead is called before a read of the Node, and its result with what was read. A read that started before the
+// last match or its request is outdated. It changes nothing.
+func (h *Holder) BeforeRead() func(Node) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	started := h.epoch
+	return func(n Node) { h.observe(n, started) }
+}
+
+func (h *Holder) observe(n Node, started int) {
+	h.update(func() {
+		if started != h.epoch {
+			return
+		}
+		if n.Requested && !h.facts.requested && !h.facts.matched {
+			h.since = h.o.Now()
+		}
+		h.facts.observed, h.facts.requested = true, n.Requested
+		h.annotation, h.reread, h.facts.refused = n.Hold, true, h.foreign
+		if n.ControlPlane {
+			h.facts.refused = controlPlane
+		}
+	})
+}
+
+// Matched starts a hold for a match at an instant. It returns after the first pass over all pods, but does not delay
+// the request for longer than firstPassTimeout.
+func (h *Holder) Matched(ctx context.Context, at time.Time) {
+	passed := make(chan struct{})
+	h.update(func() {
+		h.epoch++
+		h.facts.matched, h.since, h.passed = true, at, passed
+	})
+	ctx, cancel := context.WithTimeout(ctx, firstPassTimeout)
+	defer cancel()
+	select {
+	case <-passed:
+	case <-ctx.Done():
+	}
+}
+
+// Requested means that the request of the match is on the Node. Then the Node is this machine.
+func (h *Holder) Requested() {
+	h.update(func() {
+		h.epoch++
+		h.facts.matched, h.facts.requested = false, true
+		if h.facts.refused == h.foreign {
+			h.facts.refused = ""
+		}
+		h.foreign = ""
+	})
+}
+
+// Refuse ends the hold, because the Node is another machine.
+func (h *Holder) Refuse(reason string) {
+	h.update(func() { h.facts.matched, h.foreign, h.facts.refused = false, reason, reason })
+}
+
+func (h *Holder) update(f func()) {
+	h.mu.Lock()
+	f()
+	h.mu.Unlock()
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run holds and releases pods until ctx is done. Then it releases them, unless the Node has a request.
+func (h *Holder) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			h.stop()
+			return
+		case <-h.wake:
+		case <-timer.C:
+		}
+		if next := h.step(); next > 0 {
+			timer.Reset(next)
+		}
+	}
+}
+
+// stop is the end of an agent that is stopped. The successor continues or ends a hold that stands.
+func (h *Holder) stop() {
+	v, f := h.current(facts.stopped)
+	for range stopPasses {
+		if v == release && h.release(f) == 0 {
+			break
+		}
+	}
+	if h.tree != nil {
+		h.tree.close()
+	}
+}
+
+// view is a copy of the fields that other goroutines set.
+type view struct {
+	facts
+	interval   time.Duration
+	annotation string
+	reread     bool
+	since      time.Time
+	passed     chan struct{}
+	results    []searched
+}
+
+func (h *Holder) current(decide func(facts) verdict) (verdict, *view) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := &view{h.facts, h.interval, h.annotation, h.reread, h.since, h.passed, h.results}
+	h.reread, h.passed, h.results = false, nil, nil
+	return decide(h.facts), w
+}
+
+// step decides and acts once. It returns the delay until the next step, zero for none before a change.
+func (h *Holder) step() time.Duration {
+	v, w := h.current(facts.decide)
+	next := time.Duration(0)
+	switch v {
+	case release:
+		next = h.release(w)
+	case freeze, freezeAndKill:
+		next = h.hold(w, v)
+	default:
+	}
+	w.pass()
+	return next
+}
+
+// pass unblocks Matched.
+func (w *view) pass() {
+	if w.passed != nil {
+		close(w.passed)
+		w.passed = nil
+	}
+}
+
+// ready opens the tree. It returns why the agent cannot hold pods.
+func (h *Holder) ready() string {
+	if h.tree != nil {
+		return ""
+	}
+	if h.open == nil {
+		return noTree
+	}
+	t, err := h.open()
+	if err != nil {
+		return err.Error()
+	}
+	h.tree = t
+	return ""
+}
+
+// refuse reports that a hold is not possible.
+func (h *Holder) refuse(w *view, why string) {
+	if why != h.unavailable {
+		h.unavailable = why
+		h.o.Metrics.HoldFailures.Add(metrics.HoldUnavailable)
+		h.o.Log.Warn("Pods cannot be held; the machine is requested all the same", "reason", why)
+	}
+	h.report(w, reclaim.HoldState{Unavailable: clip(why)}.Text())
+}
+
+// report sets the annotation, unless the Node has this text.
+func (h *Holder) report(w *view, text string) {
+	switch {
+	case h.reported == nil && w.annotation == text:
+		return
+	case h.reported != nil && *h.reported == text && (!w.reread || w.annotation == text):
+		return
+	}
+	h.reported = &text
+	h.o.Report(text)
+}

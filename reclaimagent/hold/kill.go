@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"errors"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
+)
+
+var errUnreadable = errors.New("the agent may not read what a pod has open")
+
+// searched is a pod whose processes are searched for devices.
+type searched struct {
+	pod  string
+	pids []int
+	// owns is the result. last means that the search of this pod has ended.
+	owns ownership
+	last bool
+}
+
+// searchDevices searches the processes of pods. It first reads all open files, because the read of mappings may block.
+func searchDevices(procRoot string, pods []searched, found func(searched)) {
+	for i := range pods {
+		p := &pods[i]
+		p.owns = openDevices(procRoot, p.pids, devices)
+		if p.owns == holdsDevice {
+			p.last = true
+			found(*p)
+		}
+	}
+	for _, p := range pods {
+		if p.last {
+			continue
+		}
+		p.owns, p.last = max(p.owns, mappedDevices(procRoot, p.pids, devices)), true
+		found(p)
+	}
+}
+
+// killAll kills the pods that the Config names, each once. The caller knows that the request is on the Node.
+func (h *Holder) killAll(w *view) {
+	all := w.hold == reclaim.HoldKill
+	if !all {
+		h.startSearch()
+		h.takeResults(w.results)
+	}
+	for pod, p := range h.stand.pods {
+		if !p.killed.IsZero() || !p.gone.IsZero() || (!all && p.owns != holdsDevice) {
+			continue
+		}
+		if err := h.tree.kill(pod); err != nil {
+			h.failed(metrics.HoldKilling, err)
+			continue
+		}
+		p.killed = h.o.Now()
+	}
+}
+
+// startSearch searches the pods that were not searched before. A read may block forever, so it has its own goroutine.
+func (h *Holder) startSearch() {
+	var pods []searched
+	for pod, p := range h.stand.pods {
+		if !p.searched.IsZero() || !p.gone.IsZero() {
+			continue
+		}
+		p.searched = h.o.Now()
+		pids, err := h.tree.processes(pod)
+		if err != nil {
+			h.failed(metrics.HoldSearching, err)
+		}
+		pods = append(pods, searched{pod: pod, pids: pids})
+	}
+	if len(pods) == 0 {
+		return
+	}
+	go h.search(h.o.ProcRoot, pods, func(s searched) {
+		h.update(func() { h.results = append(h.results, s) })
+	})
+}
+
+func (h *Holder) takeResults(results []searched) {
+	for _, s := range results {
+		p := h.stand.pods[s.pod]
+		if p == nil {
+			continue
+		}
+		p.owns, p.ended = s.owns, s.last
+		if s.owns == unknownDevice {
+			h.failed(metrics.HoldSearching, errUnreadable)
+		}
+	}
+}

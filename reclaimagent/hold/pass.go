@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
+)
+
+// hold freezes all pods, kills the ones that the Config names, and reports the result once it is final. It returns the
+// delay until the next step.
+func (h *Holder) hold(w *view, v verdict) time.Duration {
+	if why := h.ready(); why != "" {
+		h.refuse(w, why)
+		return 0
+	}
+	h.released, h.unavailable = false, ""
+	if h.stand == nil {
+		h.stand, h.nextPass = newStand(w.since), time.Time{}
+		clear(h.logged)
+	}
+	now := h.o.Now()
+	if w.passed != nil || !now.Before(h.nextPass) {
+		h.nextPass = now.Add(w.interval)
+		if h.freezeAll(now) {
+			h.nextPass = now // a pod may have started during the pass
+		}
+	}
+	w.pass()
+	if v == freezeAndKill {
+		h.killAll(w)
+	}
+	h.measure()
+	if now = h.o.Now(); h.stand.pending(now) {
+		return measureInterval
+	}
+	h.settle(w)
+	return max(h.nextPass.Sub(now), measureInterval)
+}
+
+// freezeAll is one pass over all pods. It reports whether it found a pod that was not held before.
+func (h *Holder) freezeAll(now time.Time) (found bool) {
+	if err := h.tree.verify(); err != nil {
+		h.failed(metrics.HoldListing, err)
+		return false
+	}
+	pods, err := h.tree.pods()
+	if err != nil {
+		h.failed(metrics.HoldListing, err)
+		return false
+	}
+	first := len(h.stand.pods) == 0
+	held := make(map[string]*heldPod, len(pods))
+	for _, pod := range pods {
+		s, ok := h.freezePod(pod)
+		if !ok {
+			continue
+		}
+		known := h.stand.pods[pod]
+		if known == nil {
+			known, found = &heldPod{wrote: now}, true
+			h.stand.inherited = h.stand.inherited || (first && s.marked)
+		}
+		held[pod] = known
+	}
+	h.o.Metrics.HeldPods.Store(int64(len(held)))
+	h.stand.replace(held, now)
+	return found
+}
+
+// freezePod freezes one pod. It returns the state before, and whether the agent holds the pod.
+func (h *Holder) freezePod(pod string) (s podState, ok bool) {
+	s, err := h.tree.state(pod)
+	if err != nil {
+		h.failed(metrics.HoldFreezing, err)
+		return s, false
+	}
+	changes := s.holdChanges()
+	for _, c := range changes {
+		if err := h.tree.apply(pod, c); err != nil {
+			h.failed(metrics.HoldFreezing, err)
+			return s, s.marked || c == setFrozen
+		}
+	}
+	return s, s.marked || len(changes) > 0
+}
+
+// measure records which pods have become frozen or empty.
+func (h *Holder) measure() {
+	for pod, p := range h.stand.pods {
+		if now := h.o.Now(); !p.freezing(now) && !p.dying(now) {
+			continue
+		}
+		frozen, populated, err := h.tree.events(pod)
+		now := h.o.Now()
+		switch {
+		case errors.Is(err, errPodGone):
+			p.vanish(now)
+			continue
+		case err != nil:
+			h.failed(metrics.HoldFreezing, err)
+			continue
+		}
+		if frozen && p.frozen.IsZero() {
+			p.frozen = now
+		}
+		if !populated && !p.killed.IsZero() {
+			p.vanish(now)
+		}
+	}
+}
+
+// settle logs the freeze when it is complete, and reports the hold once the request is on the Node.
+func (h *Holder) settle(w *view) {
+	r := h.stand.report()
+	if !h.stand.frozen {
+		h.stand.frozen = true
+		h.o.Metrics.HoldLatency.Store(int64(r.CPU))
+		h.countLate(metrics.HoldFreezing, func(p *heldPod) bool { return !p.frozen.IsZero() })
+		h.o.Log.Info("Holding pods", "pods", r.Pods, "took", r.CPU.String(), "inherited", h.stand.inherited)
+	}
+	if !w.requested {
+		return
+	}
+	if h.stand.text == "" {
+		if r.Pods == 0 && h.stand.err != nil {
+			r.Unavailable = clip(h.stand.err.Error())
+		}
+		h.stand.text = r.Text()
+		h.countLate(metrics.HoldKilling, func(p *heldPod) bool { return p.killed.IsZero() })
+		if s, ok := reclaim.ParseHoldState(w.annotation); ok && s.Unavailable == "" && h.stand.inherited {
+			h.stand.text = w.annotation // measured by the predecessor
+		}
+		if r.Killed > 0 {
+			h.o.Log.Info("Killed pods", "pods", r.Killed, "took", r.Memory.String())
+		}
+	}
+	h.report(w, h.stand.text)
+}
+
+// countLate counts the pods that were not frozen, or not empty, in time.
+func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
+	for pod, p := range h.stand.pods {
+		if p.gone.IsZero() && !done(p) {
+			h.failed(kind, fmt.Errorf("%w: %s", errLate, pod))
+		}
+	}
+}
+
+// release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
+func (h *Holder) release(w *view) time.Duration {
+	why := w.refused
+	if h.open != nil && !h.released {
+		if unready := h.ready(); unready != "" {
+			why = unready
+		}
+	} else if h.open == nil {
+		why = noTree
+	}
+	if h.tree != nil && !h.released {
+		h.released = h.releaseAll()
+	}
+	if w.hold.Asked() && why != "" {
+		h.refuse(w, why)
+	} else {
+		h.unavailable = ""
+		h.report(w, "")
+	}
+	if h.tree != nil && !h.released {
+		return w.interval
+	}
+	return 0
+}
+
+// releaseAll is one pass that releases all pods with a mark. It reports whether none is left.
+func (h *Holder) releaseAll() bool {
+	h.stand = nil
+	pods, err := h.tree.pods()
+	if err != nil {
+		h.failed(metrics.HoldReleasing, err)
+		return false
+	}
+	count, left := 0, 0
+	for _, pod := range pods {
+		switch done, err := h.releasePod(pod); {
+		case errors.Is(err, errPodGone):
+		case err != nil:
+			h.failed(metrics.HoldReleasing, err)
+			left++
+		case done:
+			count++
+		}
+	}
+	h.o.Metrics.HeldPods.Store(int64(left))
+	if count > 0 {
+		h.o.Log.Info("Released pods", "pods", count)
+	}
+	return left == 0
+}
+
+// releasePod releases a pod if it has a mark.
+func (h *Holder) releasePod(pod string) (done bool, err error) {
+	s, err := h.tree.state(pod)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range s.releaseChanges() {
+		if err := h.tree.apply(pod, c); err != nil {
+			return false, err
+		}
+		done = true
+	}
+	return done, nil
+}
+
+var errLate = errors.New("the processes of a pod did not stop in time")
+
+// failed counts a failure, and logs the first of its kind in a hold. A pod that ended meanwhile is none.
+func (h *Holder) failed(kind metrics.HoldFailure, err error) {
+	if errors.Is(err, errPodGone) {
+		return
+	}
+	h.o.Metrics.HoldFailures.Add(kind)
+	if h.stand != nil {
+		h.stand.err = err
+	}
+	if !h.logged[kind] {
+		h.logged[kind] = true
+		h.o.Log.Warn("Holding pods", "failed", string(kind), "err", err)
+	}
+}
+
+// clip shortens a reason to what the report may have.
+func clip(text string) string {
+	const longest = 200 // quoted, it may be longer
+	if len(text) > longest {
+		return text[:longest]
+	}
+	return text
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+)
+
+const (
+	// freezeTimeout bounds the wait until a pod is frozen. A process that waits for a disk freezes only afterwards.
+	freezeTimeout = time.Second
+	// killTimeout bounds the wait until a killed pod has no process.
+	killTimeout = 2 * time.Second
+	// searchTimeout bounds the wait for a search for devices.
+	searchTimeout = time.Second
+)
+
+// stand is one hold, from its first pass to its release.
+type stand struct {
+	// since is the time of the match. inherited means that an earlier agent process started the hold.
+	since     time.Time
+	inherited bool
+	pods      map[string]*heldPod
+	// frozen means that the first freeze was logged.
+	frozen bool
+	// text is the report, "" until it is final. Pods that appear later do not change it.
+	text string
+	// err is the last failure.
+	err error
+}
+
+func newStand(since time.Time) *stand { return &stand{since: since, pods: map[string]*heldPod{}} }
+
+// replace sets the pods that a pass found. Until the report is final, it keeps the ones that were removed.
+func (s *stand) replace(held map[string]*heldPod, now time.Time) {
+	if s.text == "" {
+		for pod, p := range s.pods {
+			if held[pod] == nil {
+				held[pod] = p
+				p.vanish(now)
+			}
+		}
+	}
+	s.pods = held
+}
+
+// heldPod is a pod that the agent froze. A zero time means "not yet".
+type heldPod struct {
+	// wrote is the time of the first pass that found or froze the pod. frozen is the time when all of its processes
+	// were frozen.
+	wrote, frozen time.Time
+	// searched is the time when a search for devices started. owns is its result, known after it has ended.
+	searched time.Time
+	ended    bool
+	owns     ownership
+	// killed and gone are the times of the kill, and of the end of its last process.
+	killed, gone time.Time
+}
+
+// vanish records that the cgroup of the pod was removed.
+func (p *heldPod) vanish(now time.Time) {
+	if p.gone.IsZero() {
+		p.gone = now
+	}
+}
+
+// freezing reports whether the pod may still become frozen.
+func (p *heldPod) freezing(now time.Time) bool {
+	return p.frozen.IsZero() && p.gone.IsZero() && now.Sub(p.wrote) < freezeTimeout
+}
+
+func (p *heldPod) searching(now time.Time) bool {
+	return !p.searched.IsZero() && !p.ended && now.Sub(p.searched) < searchTimeout
+}
+
+func (p *heldPod) dying(now time.Time) bool {
+	return !p.killed.IsZero() && p.gone.IsZero() && now.Sub(p.killed) < killTimeout
+}
+
+// pending reports whether a pod may still change the report.
+func (s *stand) pending(now time.Time) bool {
+	for _, p := range s.pods {
+		if p.freezing(now) || p.searching(now) || p.dying(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// report summarizes the hold. It rounds times up to milliseconds, because zero would mean that nothing happened.
+func (s *stand) report() reclaim.HoldState {
+	var r reclaim.HoldState
+	for _, p := range s.pods {
+		if !p.frozen.IsZero() {
+			r.Pods++
+			r.CPU = max(r.CPU, p.frozen.Sub(s.since))
+		}
+		if !p.killed.IsZero() {
+			r.Killed++
+		}
+		if !p.killed.IsZero() && !p.gone.IsZero() {
+			r.Memory = max(r.Memory, p.gone.Sub(s.since))
+		}
+	}
+	r.CPU, r.Memory = roundUp(r.CPU), roundUp(r.Memory)
+	return r
+}
+
+func roundUp(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaimagent_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent"
+)
+
+// heldHost is a host with one pod, an agent that is a process of its own, and an API server.
+type heldHost struct {
+	t    *testing.T
+	root string
+	toml string
+	// requested means that the Node has a request. away means that the server accepts no write.
+	requested, away atomic.Bool
+	// early is set by a request that arrives before the pod is frozen.
+	early, arrived atomic.Bool
+	kubeconfig     string
+	agent          *exec.Cmd
+}
+
+// TestHeldHost runs the whole agent, with SIGTERM and SIGKILL.
+func TestHeldHost(t *testing.T) {
+	if kubeconfig := os.Getenv("HELD_KUBECONFIG"); kubeconfig != "" {
+		runAgent(t, kubeconfig)
+		return
+	}
+	h := newHeldHost(t)
+	h.start()
+	h.wait("the agent has started", func() bool { return h.logged("Watching processes") })
+	h.away.Store(true)
+	owner := h.spawn("user.slice/app.scope", "/bin/sh", "-c", "sleep 1000; :", h.pattern())
+	h.wait("the pod is frozen", h.frozen)
+	h.wait("the request arrives", h.arrived.Load)
+	if h.early.Load() {
+		t.Error("the request arrived before the freeze")
+	}
+	h.end(syscall.SIGTERM)
+	if h.frozen() {
+		t.Error("the pod is frozen after SIGTERM without a request on the Node")
+	}
+	h.start()
+	h.wait("the pod is frozen again", h.frozen)
+	h.end(syscall.SIGKILL)
+	if !h.frozen() {
+		t.Error("the pod runs after SIGKILL")
+	}
+	h.requested.Store(true)
+	h.start()
+	h.wait("the new agent continues the hold", func() bool { return h.logged("Holding pods") })
+	h.end(syscall.SIGTERM)
+	if !h.frozen() {
+		t.Error("the pod runs after SIGTERM with a request on the Node")
+	}
+	_ = owner.Process.Kill()
+	_ = owner.Wait()
+	h.requested.Store(false)
+	h.start()
+	h.wait("the new agent releases the pod", func() bool { return !h.frozen() })
+	for _, cgroup := range []string{"user.slice/app.scope", "kubepods/podagent", "kubepods", ""} {
+		if raw, err := os.ReadFile(filepath.Join(h.root, cgroup, "cgroup.freeze")); err == nil && strings.TrimSpace(string(raw)) != "0" {
+			t.Errorf("%q is frozen", cgroup)
+		}
+	}
+	h.end(syscall.SIGTERM)
+}
+
+// runAgent is the agent process.
+func runAgent(t *testing.T, kubeconfig string) {
+	t.Helper()
+	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
+	defer stop()
+	err := reclaimagent.Run(ctx, reclaimagent.Options{
+		NodeName: "ws", ProcRoot: "/proc", CgroupRoot: os.Getenv("HELD_ROOT"), SkipHostIDCheck: true, Detector: "poll", Kubeconfig: kubeconfig,
+	}, reclaimagent.Environment{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Now: time.Now, Getenv: os.Getenv})
+	if reclaimagent.ExitCode(err) != reclaimagent.ExitOK {
+		t.Error(err)
+	}
+}
+
+func newHeldHost(t *testing.T) *heldHost {
+	t.Helper()
+	h := &heldHost{t: t}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Skip(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			h.root = filepath.Join(f[1], fmt.Sprintf("fivespot-held-%d", os.Getpid()))
+		}
+	}
+	if h.root == "" || os.Mkdir(h.root, 0o755) != nil {
+		t.Skip("no writable cgroup v2 is mounted")
+	}
+	t.Cleanup(h.remove)
+	h.spawn("kubepods/besteffort/pod1/container", "/bin/sleep", "1000")
+	h.toml = fmt.Sprintf("match_argv_substrings = [%q]\npoll_interval_ms = 20\nreclaim_hold = \"FreezeOnly\"\n", h.pattern())
+	s := httptest.NewTLSServer(h)
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	h.kubeconfig = filepath.Join(filepath.Dir(ca), "kubeconfig")
+	text := fmt.Sprintf(`{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+"clusters": [{"name": "c", "cluster": {"server": %q, "certificate-authority": %q}}], "users": [{"name": "u", "user": {}}]}`, s.URL, ca)
+	for path, text := range map[string][]byte{ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), h.kubeconfig: []byte(text)} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
+}
+
+func (h *heldHost) pattern() string { return fmt.Sprintf("owner-of-%d", os.Getpid()) }
+
+func (h *heldHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	configMap := map[string]any{
+		"metadata": map[string]any{"name": "reclaim-agent-ws", "resourceVersion": "1"}, "data": map[string]any{"reclaim.toml": h.toml},
+	}
+	annotations := map[string]string{"kept": "kept"}
+	if h.requested.Load() {
+		annotations["5spot.finos.org/reclaim-requested"] = "true"
+	}
+	answer := configMap
+	switch {
+	case r.URL.Query().Get("watch") != "":
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		return
+	case r.Method == http.MethodPatch:
+		if bytes.Contains(body, []byte("reclaim-requested")) {
+			h.arrived.Store(true)
+			h.early.CompareAndSwap(false, !h.frozen())
+		}
+		if h.away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fallthrough
+	case strings.HasPrefix(r.URL.Path, "/api/v1/nodes/"):
+		answer = map[string]any{"metadata": map[string]any{"name": "ws", "uid": "u", "resourceVersion": "1", "annotations": annotations}}
+	case strings.HasSuffix(r.URL.Path, "/configmaps"):
+		answer = map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{configMap}}
+	}
+	_ = json.NewEncoder(w).Encode(answer) //nolint:errchkjson // maps of strings have JSON
+}
+
+// spawn starts a process in a cgroup, which it creates.
+func (h *heldHost) spawn(cgroup string, argv ...string) *exec.Cmd {
+	h.t.Helper()
+	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
+	h.startIn(cgroup, cmd)
+	return cmd
+}
+
+func (h *heldHost) startIn(cgroup string, cmd *exec.Cmd) {
+	h.t.Helper()
+	path := filepath.Join(h.root, cgroup)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	directory, err := os.Open(path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer directory.Close()
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(directory.Fd())}
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+}
+
+func (h *heldHost) start() {
+	h.t.Helper()
+	log, err := os.Create(filepath.Join(filepath.Dir(h.kubeconfig), "log"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer log.Close()
+	h.agent = exec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestHeldHost$", "-test.timeout=5m")
+	h.agent.Env = append(os.Environ(), "HELD_KUBECONFIG="+h.kubeconfig, "HELD_ROOT="+h.root)
+	h.agent.Stderr = log
+	h.startIn("kubepods/podagent/container", h.agent)
+}
+
+func (h *heldHost) end(s syscall.Signal) {
+	h.t.Helper()
+	_ = h.agent.Process.Signal(s)
+	if err := h.agent.Wait(); err != nil && s == syscall.SIGTERM {
+		h.t.Errorf("the agent ended with %v", err)
+	}
+}
+
+func (h *heldHost) logged(text string) bool {
+	raw, _ := os.ReadFile(filepath.Join(filepath.Dir(h.kubeconfig), "log"))
+	return bytes.Contains(raw, []byte(text))
+}
+
+// frozen reports whether the pod is frozen.
+func (h *heldHost) frozen() bool {
+	raw, err := os.ReadFile(filepath.Join(h.root, "kubepods/besteffort/pod1/cgroup.freeze"))
+	return err == nil && strings.TrimSpace(string(raw)) == "1"
+}
+
+func (h *heldHost) wait(what string, done func() bool) {
+	h.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			raw, _ := os.ReadFile(filepath.Join(filepath.Dir(h.kubeconfig), "log"))
+			h.t.Fatalf("waited in vain until %s; the agent's log:\n%s", what, raw)
+		}
+	}
+}
+
+// remove removes all cgroups after the processes in them.
+func (h *heldHost) remove() {
+	_ = os.WriteFile(filepath.Join(h.root, "cgroup.kill"), []byte("1"), 0)
+	var all []string
+	_ = filepath.WalkDir(h.root, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			all = append(all, path)
+		}
+		return nil
+	})
+	for _, path := range slices.Backward(all) {
+		for try := 0; syscall.Rmdir(path) == syscall.EBUSY && try < 1000; try++ {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}

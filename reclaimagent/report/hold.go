@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
+)
+
+// HoldReporter writes [reclaim.HoldAnnotation] to the Node. It has its own goroutine and requests, so that it never
+// delays a request for the machine.
+type HoldReporter struct {
+	r       *Reporter
+	changed chan struct{}
+
+	mu   sync.Mutex
+	text string
+}
+
+// NewHoldReporter returns a HoldReporter.
+func NewHoldReporter(o Options) *HoldReporter {
+	return &HoldReporter{r: New(o), changed: make(chan struct{}, 1)}
+}
+
+// Set sets the value that Run writes. Empty removes the annotation. Set does not block.
+func (h *HoldReporter) Set(text string) {
+	h.mu.Lock()
+	h.text = text
+	h.mu.Unlock()
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (h *HoldReporter) current() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text
+}
+
+// Run writes each value until ctx is done.
+func (h *HoldReporter) Run(ctx context.Context) {
+	log := h.r.newFailureLog("Writing the hold to the Node")
+	backoff := retry.Backoff{First: firstRetry, Last: maxStateRetry}
+	timer := time.NewTimer(0)
+	timer.Stop()
+	defer timer.Stop()
+	tried, failing := "", false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.changed:
+			if failing && tried == h.current() {
+				continue // the timer decides
+			}
+			backoff.Reset()
+		case <-timer.C:
+		}
+		tried = h.current()
+		err := h.write(ctx, tried)
+		switch failing = err != nil; {
+		case err == nil, ctx.Err() != nil:
+		case errors.Is(err, errNotRequested):
+			timer.Reset(backoff.Next())
+		case isRejected(err):
+			log.warn(err)
+			timer.Reset(retry.Jitter(stateCheckInterval))
+		default:
+			log.warn(err)
+			timer.Reset(backoff.Next())
+		}
+	}
+}
+
+// isRejected reports whether the server does not permit the write: for example, because an admission policy of an
+// installation without holds does not allow the annotation.
+func isRejected(err error) bool {
+	code := kubeapi.Code(err)
+	return code == http.StatusForbidden || code == http.StatusUnprocessableEntity
+}
+
+// errNotRequested means that the Node has no request, so that nothing is held for it.
+var errNotRequested = errors.New("the node carries no request")
+
+// write writes the value unless the Node has it. It writes nothing if the Node is another machine.
+func (h *HoldReporter) write(ctx context.Context, text string) error {
+	n, err := h.r.get(ctx, "")
+	if err != nil {
+		return err
+	}
+	if err := h.r.identify(n); err != nil {
+		return err
+	}
+	s, _ := reclaim.ParseHoldState(text)
+	switch {
+	case n.Metadata.Annotations[reclaim.HoldAnnotation] == text:
+		return nil
+	case text != "" && s.Unavailable == "" && !n.requested():
+		return errNotRequested
+	}
+	var value *string // null removes it
+	if text != "" {
+		value = &text
+	}
+	return h.r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
+		"uid": n.Metadata.UID, "annotations": map[string]*string{reclaim.HoldAnnotation: value},
+	}})
+}

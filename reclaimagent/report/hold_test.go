@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
+)
+
+func TestHoldReporter(t *testing.T) {
+	const get, patch = http.MethodGet, http.MethodPatch
+	held, away := reclaim.HoldState{Pods: 3, CPU: 9 * time.Millisecond}.Text(), reclaim.HoldState{Unavailable: "cgroup v1"}.Text()
+	requested := func() map[string]any { return map[string]any{reclaim.RequestedAnnotation: "true"} }
+	cases := map[string]struct {
+		reason   string
+		server   *server
+		before   func(*server, *http.Request) int
+		story    func(s *server, h *report.HoldReporter)
+		want     any
+		requests []string
+	}{
+		"NothingSet": {
+			reason: "Without a hold the Node is left alone.",
+			server: newServer(machineID, requested()),
+			story:  func(*server, *report.HoldReporter) { time.Sleep(time.Hour) },
+		},
+		"Held": {
+			reason: "It is one write beside the request.",
+			server: newServer(machineID, requested()),
+			story:  func(_ *server, h *report.HoldReporter) { h.Set(held); time.Sleep(time.Hour) },
+			want:   held, requests: []string{get, patch},
+		},
+		"Repeated": {
+			reason: "A value that the Node has is not written again.",
+			server: newServer(machineID, requested()),
+			story: func(_ *server, h *report.HoldReporter) {
+				h.Set(held)
+				synctest.Wait()
+				h.Set(held)
+				time.Sleep(time.Minute)
+			},
+			want: held, requests: []string{get, patch, get},
+		},
+		"Released": {
+			reason: "The value ends with the hold.",
+			server: newServer(machineID, requested()),
+			story: func(_ *server, h *report.HoldReporter) {
+				h.Set(held)
+				synctest.Wait()
+				h.Set("")
+				time.Sleep(time.Minute)
+			},
+			requests: []string{get, patch, get, patch},
+		},
+		"NotRequested": {
+			reason: "A hold is not reported before its request.",
+			server: newServer(machineID, map[string]any{}),
+			story: func(s *server, h *report.HoldReporter) {
+				h.Set(held)
+				time.Sleep(20 * time.Millisecond)
+				s.mu.Lock()
+				s.annotate(reclaim.RequestedAnnotation, "true")
+				s.mu.Unlock()
+				time.Sleep(time.Minute)
+			},
+			want: held, requests: []string{get, get, patch},
+		},
+		"Unavailable": {
+			reason: "The owner reads before the emergency that there will be no hold.",
+			server: newServer(machineID, nil),
+			story:  func(_ *server, h *report.HoldReporter) { h.Set(away); time.Sleep(time.Hour) },
+			want:   away, requests: []string{get, patch},
+		},
+		"AnotherMachine": {
+			reason:   "Another machine is not written.",
+			server:   newServer("ffffffffffffffffffffffffffffffff", requested()),
+			story:    func(_ *server, h *report.HoldReporter) { h.Set(held); time.Sleep(time.Millisecond) },
+			requests: []string{get},
+		},
+		"Rejected": {
+			reason: "A server that does not permit the annotation is not asked again and again.",
+			server: newServer(machineID, nil),
+			before: func(_ *server, r *http.Request) int {
+				if r.Method == patch {
+					return http.StatusUnprocessableEntity
+				}
+				return 0
+			},
+			story: func(_ *server, h *report.HoldReporter) {
+				for range 24 {
+					h.Set(away)
+					time.Sleep(5 * time.Second)
+				}
+			},
+			requests: []string{get, patch},
+		},
+		"ServerAway": {
+			reason: "It is written when the server answers again.",
+			server: newServer(machineID, requested()),
+			before: failing(-1, 0, http.StatusConflict),
+			story:  func(_ *server, h *report.HoldReporter) { h.Set(held); time.Sleep(time.Minute) },
+			want:   held, requests: []string{get, get, patch, get, patch},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := tc.server
+				s.before = tc.before
+				h := report.NewHoldReporter(report.Options{
+					Client: direct{s}, Node: "ws", MachineID: machineID, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() { h.Run(ctx); close(ended) }()
+				tc.story(s, h)
+				synctest.Wait()
+				if got := s.annotations()[reclaim.HoldAnnotation]; got != tc.want {
+					t.Errorf("%s\nthe Node says %v, want %v", tc.reason, got, tc.want)
+				}
+				if diff := cmp.Diff(tc.requests, s.requests); diff != "" {
+					t.Errorf("%s\nrequests: -want, +got:\n%s", tc.reason, diff)
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}

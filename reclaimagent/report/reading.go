@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"context"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
+)
+
+// Reading is what the agent has read of its Node.
+type Reading struct {
+	// Requested means that the Node has a request.
+	Requested bool
+	// ControlPlane means that the Node is part of the control plane.
+	ControlPlane bool
+	// Hold is the value of [reclaim.HoldAnnotation].
+	Hold string
+}
+
+// controlPlaneLabels mark the Nodes of the control plane. Older distributions use the second.
+var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+
+func (n *node) reading() Reading {
+	r := Reading{Requested: n.requested(), Hold: n.Metadata.Annotations[reclaim.HoldAnnotation]}
+	for _, label := range controlPlaneLabels {
+		_, is := n.Metadata.Labels[label]
+		r.ControlPlane = r.ControlPlane || is
+	}
+	return r
+}
+
+// beforeRead returns the function for the result of a read.
+func (r *Reporter) beforeRead() func(Reading) {
+	if r.o.BeforeRead == nil {
+		return func(Reading) {}
+	}
+	return r.o.BeforeRead()
+}
+
+// AwaitRequested waits until the Node has a request that this agent did not write. It returns nil or the error of ctx.
+func (r *Reporter) AwaitRequested(ctx context.Context) error {
+	log := r.newFailureLog("Checking whether the machine was requested")
+	for {
+		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
+			return err
+		}
+		observe := r.beforeRead()
+		n, err := r.get(ctx, kubeapi.MetadataOnly)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			log.warn(err)
+			continue
+		}
+		if observe(n.reading()); n.requested() {
+			return nil
+		}
+	}
+}
