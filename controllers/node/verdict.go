@@ -14,7 +14,7 @@ import (
 
 // Facts is the observed state on which Decide bases the condition.
 type Facts struct {
-	// Wanted is the hash of the programs that the agent has to watch for, empty for none.
+	// Wanted is the hash of the agent's configuration, empty if it names no programs to watch for.
 	Wanted string
 	// Node is the Node of the machine, empty while there is none.
 	Node string
