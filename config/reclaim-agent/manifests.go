@@ -8,6 +8,7 @@ import (
 	"embed"
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -24,6 +25,18 @@ var files embed.FS
 //go:embed poll/daemonset.yaml
 var polling []byte
 
+// holding and permission are what kustomize patches in for a hold: into the DaemonSet, and
+// into both policies.
+//
+//go:embed hold/daemonset.yaml
+var holding []byte
+
+//go:embed hold/policy.yaml
+var permission []byte
+
+// cgroupRoot tells the agent where the cgroup files of its host are.
+const cgroupRoot = "--cgroup-root=/host/cgroup"
+
 // Objects returns the objects in the order of their installation. They
 // belong to the caller.
 func Objects() ([]*unstructured.Unstructured, error) { return manifests.Read(files) }
@@ -31,19 +44,56 @@ func Objects() ([]*unstructured.Unstructured, error) { return manifests.Read(fil
 // Polling returns copies of objects in which the agent only polls, and has none of
 // the rights that listening to the kernel takes.
 func Polling(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	patch, err := yaml.YAMLToJSON(polling)
+	return patched(objects, "DaemonSet", appsv1.DaemonSet{}, polling)
+}
+
+// Holding returns copies of objects in which the agent can hold the pods of its Node. It
+// may write to the cgroup files of the host, and report the hold on its Node.
+func Holding(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	objects, err := patched(objects, "DaemonSet", appsv1.DaemonSet{}, holding)
 	if err != nil {
-		return nil, fmt.Errorf("reading poll/daemonset.yaml: %w", err)
+		return nil, err
+	}
+	if objects, err = manifests.Change(objects, addCgroupRoot, "DaemonSet"); err != nil {
+		return nil, err
+	}
+	return patched(objects, "ValidatingAdmissionPolicy", admissionregistrationv1.ValidatingAdmissionPolicy{}, permission)
+}
+
+// addCgroupRoot adds an argument to those of either detector: a patch would replace the list.
+func addCgroupRoot(u *unstructured.Unstructured) error {
+	path := []string{"spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(u.Object, path...)
+	if err != nil {
+		return err
+	}
+	for _, c := range containers {
+		if container, ok := c.(map[string]any); ok {
+			args, _ := container["args"].([]any)
+			container["args"] = append(args, cgroupRoot)
+		}
+	}
+	return unstructured.SetNestedSlice(u.Object, containers, path...)
+}
+
+// patched returns copies of objects. It applies a strategic merge patch to all of one kind, except to their names.
+func patched(objects []*unstructured.Unstructured, kind string, schema any, text []byte) ([]*unstructured.Unstructured, error) {
+	patch, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading patch of %s: %w", kind, err)
 	}
 	return manifests.Change(objects, func(u *unstructured.Unstructured) error {
+		name := u.GetName()
 		before, err := u.MarshalJSON()
 		if err != nil {
 			return err
 		}
-		after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.DaemonSet{})
+		after, err := strategicpatch.StrategicMergePatch(before, patch, schema)
 		if err != nil {
 			return err
 		}
-		return u.UnmarshalJSON(after)
-	}, "DaemonSet")
+		err = u.UnmarshalJSON(after)
+		u.SetName(name)
+		return err
+	}, kind)
 }
