@@ -356,6 +356,23 @@ type NodeReference struct {
 	MachineID string `json:"machineID,omitempty"`
 }
 
+// HoldReport is what the agent reported about its hold. The times are from the match of
+// a program, by the clock of the machine.
+type HoldReport struct {
+	// pods is the number of pods that were frozen.
+	// +required
+	Pods int32 `json:"pods"`
+	// cpuMilliseconds is the time until all of these pods were frozen: their CPU time was the owner's.
+	// +required
+	CPUMilliseconds int64 `json:"cpuMilliseconds"`
+	// killed is the number of pods that were killed.
+	// +optional
+	Killed int32 `json:"killed,omitempty"`
+	// memoryMilliseconds is the time until the last process of a killed pod was gone: the memory was the owner's.
+	// +optional
+	MemoryMilliseconds int64 `json:"memoryMilliseconds,omitempty"`
+}
+
 // HostStatus has the names of the host.
 type HostStatus struct {
 	// source is where names come from: the kind of the infrastructure machine, or its template.
@@ -437,6 +454,11 @@ type ScheduledMachineStatus struct {
 	// +listMapKey=effect
 	// +kubebuilder:validation:MaxItems=64
 	AppliedNodeTaints []AppliedNodeTaint `json:"appliedNodeTaints,omitempty"`
+
+	// reclaimHold is what the agent reported about the pods of the machine when its owner last took it back. Absent means
+	// that it held none, or has not reported it.
+	// +optional
+	ReclaimHold *HoldReport `json:"reclaimHold,omitempty"`
 
 	// lastScheduledTime is when the Machine was last created.
 	// +optional

@@ -80,6 +80,9 @@ func (s *scope) protectionFacts(installs bool) Facts {
 	}
 	if s.node != nil {
 		f.AgentState = s.node.Annotations[reclaimapi.StateAnnotation]
+		if state, ok := reclaimapi.ParseHoldState(s.node.Annotations[reclaimapi.HoldAnnotation]); ok && s.scheduled.Spec.ReclaimHold.Asked() {
+			f.Hold, f.HoldUnavailable = string(s.scheduled.Spec.ReclaimHold), clip.Line(state.Unavailable)
+		}
 		f.Changed, f.Refused = s.hostMismatch(), s.refused()
 	}
 	if s.pod != nil {
