@@ -341,6 +341,9 @@ type ChildReference struct {
 	// uid of the object: another one of its name is not the one that was reported.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
+	// deletionTimestamp is when the deletion of the Machine was requested. It is absent for the other objects.
+	// +optional
+	DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
 }
 
 // NodeReference names a Node of the workload cluster.
