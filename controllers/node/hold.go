@@ -43,7 +43,8 @@ func (s *scope) holdFacts() holdFacts {
 		last: s.scheduled.Status.ReclaimHold, reclaiming: s.scheduled.BeingReclaimed(),
 		joined: s.machine != nil, unseen: s.host.Node != "" && s.node == nil,
 	}
-	if s.node != nil && s.hostMismatch() == "" {
+	// A report of a hold that was configured before may be left on the Node.
+	if s.node != nil && s.hostMismatch() == "" && s.scheduled.Spec.ReclaimHold.Asked() {
 		f.annotation = s.node.Annotations[reclaimapi.HoldAnnotation]
 	}
 	return f

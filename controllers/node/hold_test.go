@@ -81,6 +81,16 @@ func TestTheHoldIsReported(t *testing.T) {
 	w.wantHold("the reclaim has ended", last)
 }
 
+func TestAHoldThatIsTurnedOffIsNotReported(t *testing.T) {
+	w := holding(t)
+	w.Edit(w.sm, func() {
+		w.sm.Spec.ReclaimHold = reclaim.HoldNone
+		w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"}
+	})
+	w.request(reclaim.HoldState{Pods: 1}.Text())
+	w.wantHold("the report is of an earlier hold", nil)
+}
+
 func TestTheHoldOfARefusedRequestIsRemoved(t *testing.T) {
 	w := holding(t)
 	w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
