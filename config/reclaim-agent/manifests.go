@@ -34,7 +34,7 @@ var holding []byte
 //go:embed hold/policy.yaml
 var permission []byte
 
-// cgroupRoot tells the agent where the cgroup files of its host are.
+// cgroupRoot is the argument for the path of the cgroup files of the host.
 const cgroupRoot = "--cgroup-root=/host/cgroup"
 
 // Objects returns the objects in the order of their installation. They

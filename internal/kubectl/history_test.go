@@ -95,11 +95,13 @@ func TestWhatTheOwnerHasBack(t *testing.T) {
 		want   []string
 	}{
 		"NoHold": {
-			"Nothing is said of what nobody measures.", []func(*v1alpha1.ScheduledMachine){withRequest(java), taking},
+			"Nothing is said of what nobody measures.",
+			[]func(*v1alpha1.ScheduledMachine){withRequest(java), taking},
 			[]string{"the Machine is not deleted yet", "the box is not free yet: it waits for Machine office-machine"},
 		},
 		"NotReported": {
-			"What is not known is not said to be back.", []func(*v1alpha1.ScheduledMachine){withRequest(java), taking, holds(reclaim.HoldFreeze, nil)},
+			"What is not known is not said to be back.",
+			[]func(*v1alpha1.ScheduledMachine){withRequest(java), taking, holds(reclaim.HoldFreeze, nil)},
 			[]string{
 				"the CPU is not known to be back: the agent has not reported that it holds the pods", "the Machine is not deleted yet",
 				"the box is not free yet: it waits for Machine office-machine",
@@ -128,16 +130,19 @@ func TestWhatTheOwnerHasBack(t *testing.T) {
 			},
 		},
 		"Returned": {
-			"All of it, with the times.", []func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, holdReport))},
+			"All of it, with the times.",
+			[]func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, holdReport))},
 			[]string{"CPU after 9ms, memory after 180ms, Machine deleted after 1s, box free after 41s"},
 		},
 		"InfrastructureStays": {
-			"A provider did not finish.", []func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, nil)), infrastructure},
+			"A provider did not finish.",
+			[]func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, nil)), infrastructure},
 			[]string{"Machine deleted after 1s, box free after 41s", "the box is not free yet: it waits for the provider of RemoteMachine office-infra"},
 		},
 		"AnotherRecord": {"It is about another time.", []func(*v1alpha1.ScheduledMachine){givenBack(recorded(ada, nil)), reclaimedKeeping(java)}, nil},
 		"Resumed": {
-			"It is lent.", []func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, nil)), func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.Enabled = new(true) }},
+			"It is lent.",
+			[]func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, nil)), func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.Enabled = new(true) }},
 			nil,
 		},
 	} {
