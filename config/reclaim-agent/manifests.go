@@ -8,7 +8,6 @@ import (
 	"embed"
 	"fmt"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -25,14 +24,10 @@ var files embed.FS
 //go:embed poll/daemonset.yaml
 var polling []byte
 
-// holding and permission are what kustomize patches in for a hold: into the DaemonSet, and
-// into both policies.
+// holding is what kustomize patches into the DaemonSet for a hold.
 //
 //go:embed hold/daemonset.yaml
 var holding []byte
-
-//go:embed hold/policy.yaml
-var permission []byte
 
 // cgroupRoot is the argument for the path of the cgroup files of the host.
 const cgroupRoot = "--cgroup-root=/host/cgroup"
@@ -44,20 +39,36 @@ func Objects() ([]*unstructured.Unstructured, error) { return manifests.Read(fil
 // Polling returns copies of objects in which the agent only polls, and has none of
 // the rights that listening to the kernel takes.
 func Polling(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	return patched(objects, "DaemonSet", appsv1.DaemonSet{}, polling)
+	return patched(objects, polling)
 }
 
 // Holding returns copies of objects in which the agent can hold the pods of its Node. It
 // may write to the cgroup files of the host, and report the hold on its Node.
 func Holding(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	objects, err := patched(objects, "DaemonSet", appsv1.DaemonSet{}, holding)
+	objects, err := patched(objects, holding)
 	if err != nil {
 		return nil, err
 	}
 	if objects, err = manifests.Change(objects, addCgroupRoot, "DaemonSet"); err != nil {
 		return nil, err
 	}
-	return patched(objects, "ValidatingAdmissionPolicy", admissionregistrationv1.ValidatingAdmissionPolicy{}, permission)
+	return manifests.Change(objects, permitHold, "ValidatingAdmissionPolicy")
+}
+
+// permitHold sets the variable of a policy that permits a hold.
+func permitHold(u *unstructured.Unstructured) error {
+	path := []string{"spec", "variables"}
+	variables, _, err := unstructured.NestedSlice(u.Object, path...)
+	if err != nil {
+		return err
+	}
+	for _, v := range variables {
+		if variable, ok := v.(map[string]any); ok && variable["name"] == "hold" {
+			variable["expression"] = "true"
+			return unstructured.SetNestedSlice(u.Object, variables, path...)
+		}
+	}
+	return fmt.Errorf("policy %s has no variable hold", u.GetName())
 }
 
 // addCgroupRoot adds an argument to those of either detector: a patch would replace the list.
@@ -76,24 +87,21 @@ func addCgroupRoot(u *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(u.Object, containers, path...)
 }
 
-// patched returns copies of objects. It applies a strategic merge patch to all of one kind, except to their names.
-func patched(objects []*unstructured.Unstructured, kind string, schema any, text []byte) ([]*unstructured.Unstructured, error) {
+// patched returns copies of objects in which the DaemonSet has a strategic merge patch.
+func patched(objects []*unstructured.Unstructured, text []byte) ([]*unstructured.Unstructured, error) {
 	patch, err := yaml.YAMLToJSON(text)
 	if err != nil {
-		return nil, fmt.Errorf("reading patch of %s: %w", kind, err)
+		return nil, fmt.Errorf("reading patch of the DaemonSet: %w", err)
 	}
 	return manifests.Change(objects, func(u *unstructured.Unstructured) error {
-		name := u.GetName()
 		before, err := u.MarshalJSON()
 		if err != nil {
 			return err
 		}
-		after, err := strategicpatch.StrategicMergePatch(before, patch, schema)
+		after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.DaemonSet{})
 		if err != nil {
 			return err
 		}
-		err = u.UnmarshalJSON(after)
-		u.SetName(name)
-		return err
-	}, kind)
+		return u.UnmarshalJSON(after)
+	}, "DaemonSet")
 }
