@@ -288,6 +288,10 @@ func (s *shared) setUpNodes() error {
 	if err != nil {
 		return fmt.Errorf("reading manifests of the reclaim agent: %w", err)
 	}
+	holding, err := reclaimagent.Holding(install)
+	if err != nil {
+		return fmt.Errorf("changing manifests of the reclaim agent for a hold: %w", err)
+	}
 	guard, err := guardManifests(s.Options)
 	if err != nil {
 		return fmt.Errorf("reading manifests of the eviction guard: %w", err)
@@ -296,7 +300,7 @@ func (s *shared) setUpNodes() error {
 	return errors.Join(
 		(&installation.Reconciler{
 			Clock: s.Clock, Reader: reader, ClusterIndex: scheduledmachine.ClusterNameIndex, Children: s.read,
-			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, Guard: guard,
+			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, HoldManifests: holding, Guard: guard,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(installationConcurrency, workers.Deadline)),
 		(&node.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,

@@ -38,12 +38,12 @@ type Hold string
 const (
 	// HoldNone leaves the pods as they are.
 	HoldNone Hold = "None"
-	// HoldFreeze freezes all pods but the agent's own, and kills the pods that hold a device, because a GPU goes on with
-	// work that is queued, and keeps its memory.
+	// HoldFreeze freezes all pods but the agent's own and static pods, and kills the pods that it sees hold a device,
+	// because a GPU goes on with work that is queued, and keeps its memory.
 	HoldFreeze Hold = "Freeze"
-	// HoldFreezeOnly freezes all pods but the agent's own, and kills none.
+	// HoldFreezeOnly freezes all pods but the agent's own and static pods, and kills none.
 	HoldFreezeOnly Hold = "FreezeOnly"
-	// HoldKill freezes all pods but the agent's own, and kills them once the request is on the Node.
+	// HoldKill freezes all pods but the agent's own and static pods, and kills them once the request is on the Node.
 	HoldKill Hold = "Kill"
 )
 

@@ -25,6 +25,9 @@ const (
 )
 
 const (
+	// HoldAnnotation on a Node reports what its agent did about the pods of the Node, or why it can
+	// do nothing.
+	HoldAnnotation = "5spot.finos.org/reclaim-hold"
 	// AgentLabel on a Node opts it in to the agent's DaemonSet when it is
 	// [AgentLabelValue].
 	AgentLabel = "5spot.finos.org/reclaim-agent"

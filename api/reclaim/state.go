@@ -22,9 +22,6 @@ const (
 	BlindDetector = "blind"
 )
 
-// HoldAnnotation of a Node holds the [HoldState] that its agent reports after it held the pods of the Node.
-const HoldAnnotation = "5spot.finos.org/reclaim-hold"
-
 // HoldState is what an agent reports about its [Hold].
 type HoldState struct {
 	// Unavailable is why the agent cannot hold pods, in at most 256 characters: for example that the host has cgroup v1.

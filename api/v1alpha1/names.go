@@ -45,6 +45,10 @@ const (
 	// is on again. Its value is the ReclaimRecord in JSON. 5-Spot does not serve that request twice.
 	LastReclaimAnnotation = "5spot.finos.org/last-reclaim"
 
+	// GiveBacksAnnotation is on a ScheduledMachine that was reclaimed. Its value is a list of
+	// GiveBacks in JSON, the latest first. It survives resume and clusterctl move.
+	GiveBacksAnnotation = "5spot.finos.org/give-backs"
+
 	// ReclaimedMachineUIDAnnotation is on a ScheduledMachine that was created with the name of a deleted
 	// one whose owner had the machine. Its value is the UID of the ReclaimedMachine that
 	// recorded it.
@@ -359,6 +363,9 @@ const (
 	// WatchingReason means that the agent watches for the programs of the spec; the message
 	// names its detector.
 	WatchingReason = "Watching"
+	// HoldUnavailableReason means the same, but that the agent cannot do what
+	// spec.reclaimHold asks for; the message says why.
+	HoldUnavailableReason = "HoldUnavailable"
 	// AgentNotInstalledReason means that the agent could not be installed. If people install
 	// it, they have not yet. The message says which, and what to do.
 	AgentNotInstalledReason = "AgentNotInstalled"

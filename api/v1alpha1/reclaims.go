@@ -7,7 +7,21 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 )
+
+// AgentConfig returns the configuration of the machine's reclaim agent. It is inert if the machine needs no agent.
+func (s *ScheduledMachineSpec) AgentConfig() reclaim.Config {
+	c := reclaim.ConfigFor(s.KillIfCommands)
+	c.Hold = s.ReclaimHold
+	return c
+}
+
+// HoldsPods reports whether the machine's agent holds the pods of its Node for the owner.
+func (s *ScheduledMachineSpec) HoldsPods() bool {
+	return s.ReclaimHold.Asked() && !s.AgentConfig().Inert()
+}
 
 // BeingReclaimed reports whether an emergency reclaim is in progress: a recorded request that has not been served yet.
 func (m *ScheduledMachine) BeingReclaimed() bool {

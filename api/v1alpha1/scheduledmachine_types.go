@@ -257,7 +257,7 @@ type ScheduledMachineSpec struct {
 
 	// reclaimHold is what the agent does about the pods of the machine as soon as a
 	// process matches, before the machine is removed. Freeze stops their CPU time, and
-	// kills the pods that hold a GPU. FreezeOnly kills none. Kill also frees their
+	// kills the pods that it sees hold a GPU. FreezeOnly kills none. Kill also frees their
 	// memory. It needs killIfCommands and cgroup v2.
 	// +optional
 	// +kubebuilder:validation:Enum=None;Freeze;FreezeOnly;Kill
@@ -341,6 +341,9 @@ type ChildReference struct {
 	// uid of the object: another one of its name is not the one that was reported.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
+	// deletionTimestamp is when the deletion of the Machine was requested. It is absent for the other objects.
+	// +optional
+	DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
 }
 
 // NodeReference names a Node of the workload cluster.
@@ -354,6 +357,23 @@ type NodeReference struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	MachineID string `json:"machineID,omitempty"`
+}
+
+// HoldReport is what the agent reported about its hold. The times are from the match of
+// a program, by the clock of the machine.
+type HoldReport struct {
+	// pods is the number of pods that were frozen.
+	// +required
+	Pods int32 `json:"pods"`
+	// cpuMilliseconds is the time until all of these pods were frozen: their CPU time was the owner's.
+	// +required
+	CPUMilliseconds int64 `json:"cpuMilliseconds"`
+	// killed is the number of pods that were killed.
+	// +optional
+	Killed int32 `json:"killed,omitempty"`
+	// memoryMilliseconds is the time until the last process of a killed pod was gone: the memory was the owner's.
+	// +optional
+	MemoryMilliseconds int64 `json:"memoryMilliseconds,omitempty"`
 }
 
 // HostStatus has the names of the host.
@@ -463,6 +483,11 @@ type ScheduledMachineStatus struct {
 	// +listMapKey=effect
 	// +kubebuilder:validation:MaxItems=64
 	AppliedNodeTaints []AppliedNodeTaint `json:"appliedNodeTaints,omitempty"`
+
+	// reclaimHold is what the agent reported about the pods of the machine when its owner last took it back. Absent means
+	// that it held none, or has not reported it.
+	// +optional
+	ReclaimHold *HoldReport `json:"reclaimHold,omitempty"`
 
 	// lastScheduledTime is when the Machine was last created.
 	// +optional

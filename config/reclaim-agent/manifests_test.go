@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 )
 
@@ -37,4 +39,53 @@ func TestPollingTakesRightsAwayAndLeavesTheRest(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHoldingChangesOnlyWhatAHoldNeeds compares all objects of both detectors, with and without a hold.
+func TestHoldingChangesOnlyWhatAHoldNeeds(t *testing.T) {
+	listening, err := manifests.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	polling, err := manifests.Polling(listening)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, before := range map[string][]*unstructured.Unstructured{"netlink": listening, "poll": polling} {
+		holding, err := manifests.Holding(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, u := range holding {
+			u, before := text(t, u), text(t, before[i])
+			for _, change := range []struct{ kind, with, without string }{
+				{"ValidatingAdmissionPolicy", `"expression":"true","name":"hold"`, `"expression":"false","name":"hold"`},
+				{"DaemonSet", `,"--cgroup-root=/host/cgroup"`, ``},
+				{"DaemonSet", `{"mountPath":"/host/cgroup","name":"cgroup"},`, ``},
+				{"DaemonSet", `{"hostPath":{"path":"/sys/fs/cgroup","type":"Directory"},"name":"cgroup"},`, ``},
+			} {
+				if strings.Contains(u, `"kind":"`+change.kind+`"`) {
+					if !strings.Contains(u, change.with) {
+						t.Errorf("%s: %s is missing in %s", name, change.with, u)
+					}
+					u = strings.Replace(u, change.with, change.without, 1)
+				}
+			}
+			if name == "poll" { // Only user 0 may write to the files.
+				u = strings.Replace(u, `"runAsUser":0`, `"runAsNonRoot":true,"runAsUser":65532`, 1)
+			}
+			if u != before {
+				t.Errorf("%s: more differs:\n-%s\n+%s", name, before, u)
+			}
+		}
+	}
+}
+
+func text(t *testing.T, u *unstructured.Unstructured) string {
+	t.Helper()
+	text, err := u.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -42,6 +42,7 @@ func TestTheNamespaceIsClosed(t *testing.T) {
 		refused        string
 	}{
 		"Agent":          {"DaemonSet", daemonSets, nil, ""},
+		"HoldingAgent":   {"Holding", daemonSets, nil, "read-only"},
 		"PollingAgent":   {"Polling", daemonSets, nil, ""},
 		"OneAccount":     {"DaemonSet", "system:kube-controller-manager", nil, ""},
 		"Guard":          {"Deployment", replicaSets, nil, ""},
@@ -83,6 +84,46 @@ func TestTheNamespaceIsClosed(t *testing.T) {
 				tc.change(pod)
 			}
 			w.wantRefused(w.as(tc.user).Create(t.Context(), pod, client.DryRunAll), tc.refused)
+		})
+	}
+}
+
+// TestTheNamespaceOfAHold sends pods to an API server with the policy of a Cluster that has a reclaimHold.
+func TestTheNamespaceOfAHold(t *testing.T) {
+	w := newWorld(t, "java")
+	w.Edit(w.sm, func() { w.sm.Spec.ReclaimHold = reclaimapi.HoldKill })
+	w.settle()
+	w.close()
+	first := func(p *corev1.Pod) *corev1.Container { return &p.Spec.Containers[0] }
+	mount := func(p *corev1.Pod, name string) *corev1.VolumeMount {
+		return &first(p).VolumeMounts[slices.IndexFunc(first(p).VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name })]
+	}
+	for name, tc := range map[string]struct {
+		workload string
+		change   func(*corev1.Pod)
+		refused  string
+	}{
+		"Agent":        {"Holding", nil, ""},
+		"PollingAgent": {"HoldingPoll", nil, ""},
+		"NoHold":       {"DaemonSet", nil, ""}, // before the DaemonSet is changed, and on the way back
+		"Elsewhere":    {"Holding", func(p *corev1.Pod) { mount(p, "cgroup").MountPath = "/sys/fs/cgroup" }, "read-only"},
+		"OtherVolume":  {"Holding", func(p *corev1.Pod) { mount(p, "cgroup").Name = "proc" }, "read-only"},
+		"WritableProc": {"Holding", func(p *corev1.Pod) { mount(p, "proc").ReadOnly = false }, "read-only"},
+		"Above":        {"Holding", func(p *corev1.Pod) { p.Spec.Volumes[0].HostPath.Path = "/sys" }, "read-only"},
+		"Capability":   {"Holding", func(p *corev1.Pod) { first(p).SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"} }, "no capability but"},
+		"Guard": {"Deployment", func(p *corev1.Pod) {
+			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/sys/fs/cgroup"}}
+		}, "mounts nothing of its host but"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, user := w.podOf(tc.workload), daemonSets
+			if tc.workload == "Deployment" {
+				user = replicaSets
+			}
+			if tc.change != nil {
+				tc.change(pod)
+			}
+			w.wantRefused(w.as(user).Create(t.Context(), pod, client.DryRunAll), tc.refused)
 		})
 	}
 }
@@ -132,6 +173,12 @@ func (w *world) podOf(workload string) *corev1.Pod {
 	switch workload {
 	case "Polling":
 		objects, err = manifests.Polling(objects)
+	case "Holding":
+		objects, err = manifests.Holding(objects)
+	case "HoldingPoll":
+		objects, err = manifests.Polling(objects)
+		w.Must(err)
+		objects, err = manifests.Holding(objects)
 	case "Deployment":
 		kind, owner = "Deployment", "ReplicaSet"
 		objects, err = evictionguard.Objects()

@@ -44,6 +44,8 @@ type clusterState struct {
 	written map[identity]fingerprint
 	// clean marks parts that the Cluster does not use, and of which no object remains.
 	clean map[installed.Part]bool
+	// holds selects the manifests of the agent of which written has the fingerprints.
+	holds bool
 	// failed has the latest failure of each part.
 	failed map[installed.Part]installed.Failure
 	// restorations has the repairs of the objects.
@@ -53,7 +55,8 @@ type clusterState struct {
 // stateOf returns the state of a Cluster.
 func (r *Reconciler) stateOf(cluster client.ObjectKey) *clusterState {
 	m, _ := r.states.LoadOrStore(cluster, &clusterState{
-		map[identity]fingerprint{}, map[installed.Part]bool{}, map[installed.Part]installed.Failure{}, map[repair]*restoration{},
+		written: map[identity]fingerprint{}, clean: map[installed.Part]bool{}, failed: map[installed.Part]installed.Failure{},
+		restorations: map[repair]*restoration{},
 	})
 	return m.(*clusterState)
 }
@@ -94,6 +97,14 @@ func (m *clusterState) restored(id repair, now time.Time, difference string) {
 func (m *clusterState) forget(p installed.Part) {
 	maps.DeleteFunc(m.written, func(id identity, _ fingerprint) bool { return id.part == p })
 	delete(m.clean, p)
+}
+
+// setHolds selects the manifests of the agent. After a change, the next reconcile compares its objects with the others.
+func (m *clusterState) setHolds(holds bool) {
+	if m.holds != holds {
+		m.forget(installed.Agent)
+		m.holds = holds
+	}
 }
 
 // setClean records that the Cluster has no object of a part.

@@ -57,6 +57,9 @@ type Reconciler struct {
 	// Manifests of the agent, installed in this order. If empty, 5-Spot does not install the agent, and only removes
 	// Node labels and ConfigMaps.
 	Manifests []*unstructured.Unstructured
+	// HoldManifests replace Manifests in a Cluster that has a ScheduledMachine with a reclaimHold. They have the same
+	// objects.
+	HoldManifests []*unstructured.Unstructured
 	// Guard are the manifests of the eviction guard, for each Cluster that has a ScheduledMachine. If empty, 5-Spot
 	// does not install the guard.
 	Guard []*unstructured.Unstructured

@@ -22,7 +22,7 @@ import (
 // not stop it: it was installed before, and so were the objects after it. See ADR 0012.
 func (r *Reconciler) install(ctx context.Context, s *scope, p installed.Part) error {
 	var suppressed, contested error
-	for _, desired := range r.manifests(p) {
+	for _, desired := range r.manifests(s, p) {
 		err := r.sync(ctx, s, p, desired)
 		if actuate.IsSuppressed(err) {
 			suppressed = err // The suppressed writes of the other objects are reported, too.
@@ -45,12 +45,16 @@ func (r *Reconciler) install(ctx context.Context, s *scope, p installed.Part) er
 	return contested
 }
 
-// manifests returns the manifests of a part.
-func (r *Reconciler) manifests(p installed.Part) []*unstructured.Unstructured {
-	if p == installed.Guard {
+// manifests returns the manifests of a part for the Cluster.
+func (r *Reconciler) manifests(s *scope, p installed.Part) []*unstructured.Unstructured {
+	switch {
+	case p == installed.Guard:
 		return r.Guard
+	case s.holds:
+		return r.HoldManifests
+	default:
+		return r.Manifests
 	}
-	return r.Manifests
 }
 
 // uninstall deletes the objects of a part in reverse order. It skips a part that is known to be gone.
@@ -58,7 +62,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s *scope, p installed.Part) 
 	if s.state.clean[p] {
 		return nil
 	}
-	for _, desired := range slices.Backward(r.manifests(p)) {
+	for _, desired := range slices.Backward(r.manifests(s, p)) {
 		if err := r.sync(ctx, s, p, desired); err != nil {
 			return fmt.Errorf("removing %s: %w", p, err)
 		}

@@ -136,9 +136,11 @@ func (w *world) restart() {
 	if w.cache == nil {
 		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster))
 	}
+	holding, err := manifests.Holding(w.manifests)
+	w.Must(err)
 	w.r = (&installation.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
-		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests, Guard: w.guard,
+		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests, HoldManifests: holding, Guard: w.guard,
 	}).WithoutWatches()
 }
 
@@ -460,6 +462,49 @@ func TestAnotherDetector(t *testing.T) {
 	w.Read(ds)
 	if diff := cmp.Diff(before, ds.Spec.Template.Spec); diff != "" {
 		t.Errorf("the way back leaves something: -want, +got:\n%s", diff)
+	}
+}
+
+// TestTheHoldIsInstalledWhereItIsUsed adds a hold to a ScheduledMachine, removes it from all, and compares what is
+// installed.
+func TestTheHoldIsInstalledWhereItIsUsed(t *testing.T) {
+	w := newWorld(t, "java")
+	second, _ := w.member("second", "idea")
+	w.settle()
+	stored := func() (all []map[string]any) {
+		for _, u := range w.manifests {
+			live := u.DeepCopy()
+			if !w.Read(live) {
+				t.Fatalf("no %s", u.GetKind())
+			}
+			all = append(all, map[string]any{"spec": live.Object["spec"], "rules": live.Object["rules"], "labels": live.Object["metadata"].(map[string]any)["labels"]})
+		}
+		return all
+	}
+	before := stored()
+	w.Edit(w.sm, func() { w.sm.Spec.ReclaimHold = reclaimapi.HoldFreeze })
+	w.want("policies and DaemonSet are replaced, the others are compared", w.settle(), checks)
+	holding, changed := stored(), 0
+	for i := range before {
+		if !cmp.Equal(before[i], holding[i]) {
+			changed++
+		}
+	}
+	if ds := w.daemonSet(); !w.Read(ds) || !slices.Contains(ds.Spec.Template.Spec.Containers[0].Args, "--cgroup-root=/host/cgroup") || changed != 3 {
+		t.Errorf("%d objects changed, want two policies and the DaemonSet: %v", changed, ds.Spec.Template.Spec)
+	}
+	w.Edit(second, func() { second.Spec.ReclaimHold = reclaimapi.HoldKill })
+	w.Edit(w.sm, func() { w.sm.Spec.ReclaimHold = reclaimapi.HoldNone })
+	w.want("another machine has a hold", w.settle())
+	w.restart()
+	w.want("a manager that starts compares all", w.settle(), checks)
+	if diff := cmp.Diff(holding, stored()); diff != "" {
+		t.Errorf("a restart changes the installation: -before, +after:\n%s", diff)
+	}
+	w.Edit(second, func() { second.Spec.KillIfCommands = nil })
+	w.want("a hold without programs is none", w.settle(), checks)
+	if diff := cmp.Diff(before, stored()); diff != "" {
+		t.Errorf("a hold leaves something behind: -before, +after:\n%s", diff)
 	}
 }
 

@@ -24,6 +24,8 @@ type scope struct {
 	// used reports that a ScheduledMachine of the Cluster needs the agent. guarded reports that the Cluster needs the
 	// guard: it has a ScheduledMachine, and there are manifests.
 	used, guarded bool
+	// holds reports that a ScheduledMachine of the Cluster has a reclaimHold.
+	holds bool
 	// kept reports that a Node has an agent, or may need it again. The agent is not removed then.
 	kept     bool
 	obsolete []obsolete
@@ -68,8 +70,11 @@ func (r *Reconciler) observe(ctx context.Context, cluster *clusterv1.Cluster) (*
 	}
 	s := &scope{key: key, cluster: cluster, guarded: len(list.Items) > 0 && len(r.Guard) > 0, state: r.stateOf(key)}
 	for i := range list.Items {
-		s.used = s.used || installed.Uses(&list.Items[i])
+		uses := installed.Uses(&list.Items[i])
+		s.used = s.used || uses
+		s.holds = s.holds || uses && list.Items[i].Spec.HoldsPods()
 	}
+	s.state.setHolds(s.holds)
 	concerned := false
 	for _, p := range []installed.Part{installed.Agent, installed.Guard} {
 		if s.needs(p) {

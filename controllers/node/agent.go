@@ -114,7 +114,7 @@ func (s *scope) filled(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	cm = cm.DeepCopy()
 	installed.Claim(cm, s.key)
 	cm.Labels = installed.With(cm.Labels, installed.AgentLabels)
-	cm.Data = map[string]string{reclaimapi.ConfigMapKey: reclaimapi.ConfigFor(s.scheduled.Spec.KillIfCommands).Text()}
+	cm.Data = map[string]string{reclaimapi.ConfigMapKey: s.scheduled.Spec.AgentConfig().Text()}
 	cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
 	return cm
 }

@@ -5,6 +5,7 @@
 //
 //   - agent gives the Node the label and the ConfigMap for the reclaim agent (ADR 0012).
 //   - protection checks that the reclaim agent watches for the owner's programs. It reports OwnerProtected (ADR 0021).
+//   - hold copies the agent's report of its hold to the status.
 //   - taints applies spec.nodeTaints. It reports NodeTainted and status.appliedNodeTaints, and is their only writer.
 //   - departure shows on the Node that its machine leaves, with the conditions of KEP-5683.
 //
@@ -146,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	agentErr := r.agent(ctx, s)
 	s.failure = r.failure(s.request, actuate.IgnoreSuppressed(agentErr))
-	first, err := r.fresh.Meet(s.request, s.now, errors.Join(agentErr, r.protection(ctx, s)))
+	first, err := r.fresh.Meet(s.request, s.now, errors.Join(agentErr, r.protection(ctx, s), r.hold(ctx, s)))
 	errs := []error{s.unreadable(), err}
 	then := ctrl.Result{RequeueAfter: r.conflicts.Hold(s.request, s.scheduled.ResourceVersion, s.now)}
 	if then.IsZero() && s.nodeErr == nil {

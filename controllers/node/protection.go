@@ -47,9 +47,9 @@ func (r *Reconciler) protection(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// patternsOf returns the hash of the programs that the agent has to watch for, empty for none.
-func patternsOf(sm *v1alpha1.ScheduledMachine) string {
-	c := reclaimapi.ConfigFor(sm.Spec.KillIfCommands)
+// configOf returns the hash of the agent's configuration, empty if it names no programs to watch for.
+func configOf(sm *v1alpha1.ScheduledMachine) string {
+	c := sm.Spec.AgentConfig()
 	if c.Inert() {
 		return ""
 	}
@@ -58,7 +58,7 @@ func patternsOf(sm *v1alpha1.ScheduledMachine) string {
 
 // usesAgent reports whether a ScheduledMachine needs the agent, or has the condition OwnerProtected.
 func usesAgent(sm *v1alpha1.ScheduledMachine) bool {
-	return patternsOf(sm) != "" || conditions.Has(sm, v1alpha1.OwnerProtectedCondition)
+	return configOf(sm) != "" || conditions.Has(sm, v1alpha1.OwnerProtectedCondition)
 }
 
 // protectionFacts converts the observed objects to the facts of the decision. installs reports that 5-Spot installs the
@@ -66,7 +66,7 @@ func usesAgent(sm *v1alpha1.ScheduledMachine) bool {
 func (s *scope) protectionFacts(installs bool) Facts {
 	unreadable := s.unreadable() != nil
 	f := Facts{
-		Wanted: patternsOf(s.scheduled), Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
+		Wanted: configOf(s.scheduled), Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
 		Tried: !installs, Elsewhere: !installs, Failure: s.failure, Staged: s.staged, RejectedNode: s.host.NodeRejection(),
 	}
 	if c := s.installation(); c != nil && installs {
@@ -80,6 +80,9 @@ func (s *scope) protectionFacts(installs bool) Facts {
 	}
 	if s.node != nil {
 		f.AgentState = s.node.Annotations[reclaimapi.StateAnnotation]
+		if state, ok := reclaimapi.ParseHoldState(s.node.Annotations[reclaimapi.HoldAnnotation]); ok && s.scheduled.Spec.ReclaimHold.Asked() {
+			f.Hold, f.HoldUnavailable = string(s.scheduled.Spec.ReclaimHold), clip.Line(state.Unavailable)
+		}
 		f.Changed, f.Refused = s.hostMismatch(), s.refused()
 	}
 	if s.pod != nil {

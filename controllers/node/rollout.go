@@ -63,7 +63,7 @@ func (r *rollout) full(cluster client.ObjectKey, fraction departure.Fraction) ti
 // the next reconcile. An agent that only loses programs gets its list at once: that can undo a mistake. A write that is
 // repeated, because it failed or the cache is old, counts once.
 func (r *Reconciler) stage(ctx context.Context, s *scope) error {
-	if r.RolloutFraction <= 0 || !reclaimapi.ConfigFor(s.scheduled.Spec.KillIfCommands).Adds(s.configMap.Data[reclaimapi.ConfigMapKey]) {
+	if r.RolloutFraction <= 0 || !s.scheduled.Spec.AgentConfig().Adds(s.configMap.Data[reclaimapi.ConfigMapKey]) {
 		return nil
 	}
 	ro := &r.rollout

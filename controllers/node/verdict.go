@@ -14,7 +14,7 @@ import (
 
 // Facts is the observed state on which Decide bases the condition.
 type Facts struct {
-	// Wanted is the hash of the programs that the agent has to watch for, empty for none.
+	// Wanted is the hash of the agent's configuration, empty if it names no programs to watch for.
 	Wanted string
 	// Node is the Node of the machine, empty while there is none.
 	Node string
@@ -39,6 +39,8 @@ type Facts struct {
 	NotReadyReason      string
 	// AgentState is the agent's state annotation on the Node.
 	AgentState string
+	// HoldUnavailable is why the agent cannot do what spec.reclaimHold asks for, empty if it can. Hold is that value.
+	Hold, HoldUnavailable string
 	// Changed is how the machine IDs of host and Node differ, empty if they do not. Refused is the owner's request that
 	// is not served because of it.
 	Changed, Refused string
@@ -120,6 +122,10 @@ func watching(f Facts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	message := fmt.Sprintf("The agent on Node %s looks for the programs of spec.killIfCommands, by detector %s", f.Node, state.Detector)
+	if f.HoldUnavailable != "" {
+		message += fmt.Sprintf(". reclaimHold %s has no effect: %s", f.Hold, f.HoldUnavailable)
+		return Verdict{Status: metav1.ConditionTrue, Reason: v1alpha1.HoldUnavailableReason, Message: message}, true
+	}
 	return Verdict{Status: metav1.ConditionTrue, Reason: v1alpha1.WatchingReason, Message: message}, true
 }
 

@@ -192,7 +192,9 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 		}
 		s.ejected = true
 		if !deleted {
-			s.observeStage(stageDeleted, s.since(), r.Clock.Now())
+			now := r.Clock.Now()
+			s.observeStage(stageDeleted, s.since(), now)
+			r.deletions.Store(client.ObjectKeyFromObject(s.scheduled), now)
 		}
 	}
 	if !s.providerRead {
@@ -222,12 +224,15 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	before := sm.DeepCopy()
 	sm.Spec.Schedule.Enabled = new(false)
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
-	sm.SetServedReclaim(record.Served(r.Clock.Now()))
+	record = record.Served(r.Clock.Now())
+	sm.SetServedReclaim(record)
+	sm.AddGiveBack(v1alpha1.GiveBack{ReclaimRecord: record}.Deleted(r.deletionOf(sm), sm.Status.ReclaimHold))
 	err := r.Actuate.PatchLocked(ctx, sm, before)
 	if kinds.IgnoreNoObject(err) != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
 	s.observeStage(stageGone, since, r.Clock.Now())
+	r.deletions.Delete(client.ObjectKeyFromObject(sm))
 	if kinds.NoObject(err) {
 		return nil // The object was deleted, and package scheduledmachine has released it.
 	}
@@ -237,6 +242,13 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 			"To lend it again: kubectl 5spot -n %s resume %s%s",
 		clip.To(record.Why(), maxQuoted), sm.Namespace, sm.Name, otherWay(sm))
 	return nil
+}
+
+// deletionOf returns when the Machine was deleted, zero if this process did not see it.
+func (r *Reconciler) deletionOf(sm *v1alpha1.ScheduledMachine) time.Time {
+	at, _ := r.deletions.Load(client.ObjectKeyFromObject(sm))
+	t, _ := at.(time.Time)
+	return t
 }
 
 // otherWay returns whether setting spec.schedule.enabled lends the machine again, as text for an Event.
@@ -288,7 +300,7 @@ func isRefusal(err error) bool {
 func (s *scope) clear(ctx context.Context, remote actuate.Action) error {
 	before := s.node.DeepCopy()
 	for _, annotation := range []string{
-		reclaimapi.RequestedAnnotation, reclaimapi.ReasonAnnotation, reclaimapi.RequestedAtAnnotation,
+		reclaimapi.RequestedAnnotation, reclaimapi.ReasonAnnotation, reclaimapi.RequestedAtAnnotation, reclaimapi.HoldAnnotation,
 	} {
 		delete(s.node.Annotations, annotation)
 	}

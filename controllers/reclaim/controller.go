@@ -55,6 +55,9 @@ type Reconciler struct {
 	// rejections deduplicates the Events about malformed requests on Nodes.
 	rejections telemetry.Rejections
 	surges     telemetry.EventLimit
+	// deletions maps a ScheduledMachine to when its Machine was deleted, until the record of the reclaim is written. The
+	// Machine's deletionTimestamp has whole seconds, and is used only after a restart.
+	deletions sync.Map
 	// fresh detects a stale cache that still shows a Machine from before its ejection. nodeWrites is for conflicts of
 	// writes to Nodes: their back-off delays no owner.
 	fresh, nodeWrites wake.Freshness
@@ -130,6 +133,7 @@ func (r *Reconciler) conflicts(step lifecycle.Step) *wake.Freshness {
 // forgetAll removes the state of a deleted object.
 func (r *Reconciler) forgetAll(req ctrl.Request) {
 	r.lastScreened.Delete(req.NamespacedName)
+	r.deletions.Delete(req.NamespacedName)
 	r.rejections.Forget(req.NamespacedName)
 	r.fresh.Forget(req)
 	r.nodeWrites.Forget(req)
@@ -139,6 +143,9 @@ func (r *Reconciler) forgetAll(req ctrl.Request) {
 // serve carries out one step. While a step deletes a Machine, ReclaimTracker counts a waiting owner. After the
 // ejection, the cached version of the Machine is stale.
 func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step lifecycle.Step) error {
+	if s.deleted() && s.scheduled.BeingReclaimed() { // This process may have started since.
+		r.deletions.LoadOrStore(req.NamespacedName, s.children.Machine.DeletionTimestamp.Time)
+	}
 	takes := s.children.Machine != nil && !s.deleted() && (step == lifecycle.RecordRequest || step == lifecycle.Eject)
 	if !takes {
 		return r.act(ctx, s, step)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -133,5 +134,43 @@ func TestARecalledRequestIsReportedOnce(t *testing.T) {
 	w.settle()
 	if notes := w.events(); len(notes) != 1 || !w.sm.BeingReclaimed() || len(w.sm.ReclaimTimes()) != 1 {
 		t.Errorf("Events %q, annotations %v", notes, w.sm.Annotations)
+	}
+}
+
+// TestTheGiveBackIsRecorded gives a machine back, with and without a restart of the manager meanwhile, and then a
+// machine that is not in the cluster.
+func TestTheGiveBackIsRecorded(t *testing.T) {
+	for name, restart := range map[string]bool{"SameManager": false, "Restarted": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.annotate("true")
+			w.resync()
+			deleted := "2025-01-15T12:00:00.000Z"
+			if restart {
+				w.r, deleted = nil, w.machine().DeletionTimestamp.UTC().Format("2006-01-02T15:04:05.000Z")
+				w.resync()
+			}
+			hold := &v1alpha1.HoldReport{Pods: 8, CPUMilliseconds: 9}
+			w.sm.Status.ReclaimHold = hold
+			w.Must(w.Client.Status().Update(t.Context(), w.sm))
+			w.clock.SetTime(noon.Add(41 * time.Second))
+			w.gone()
+			w.resync()
+			served, _ := w.sm.ServedReclaim()
+			want := v1alpha1.GiveBack{ReclaimRecord: served, DeletedAt: deleted, Hold: hold}
+			if diff := cmp.Diff([]v1alpha1.GiveBack{want}, w.sm.GiveBacks()); diff != "" || served.Reason != "process-match: java" {
+				t.Fatalf("-want, +got:\n%s", diff)
+			}
+			w.Edit(w.sm, func() {
+				delete(w.sm.Annotations, v1alpha1.ReclaimedAnnotation)
+				w.sm.Spec.Schedule.Enabled = new(true)
+				w.sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] = v1alpha1.PersonsRequest("", "", noon).String()
+			})
+			w.resync()
+			list := w.sm.GiveBacks()
+			if len(list) != 2 || !cmp.Equal(list[1], want) || !list[0].ByPerson() || list[0].DeletedAt != "" || list[0].Hold != nil {
+				t.Errorf("no Machine was deleted, so that nothing was held: %+v", list)
+			}
+		})
 	}
 }

@@ -182,6 +182,7 @@ func TestAnnotationsAreToldOnce(t *testing.T) {
 	}
 	w.Edit(w.node, func() {
 		w.node.Annotations[reclaimapi.RequestedAnnotation], w.node.Annotations[reclaimapi.ReasonAnnotation] = "true", "a\nb"
+		w.node.Annotations[reclaimapi.HoldAnnotation] = "soon"
 	})
 	w.resync()
 	for _, note := range w.events() {

@@ -394,6 +394,7 @@ func TestNodeThatStaysIsClearedLast(t *testing.T) {
 	w.keep()
 	w.taint(corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule})
 	w.annotate("true")
+	w.Edit(w.node, func() { w.node.Annotations[reclaimapi.HoldAnnotation] = reclaimapi.HoldState{Pods: 8}.Text() })
 	w.settle()
 	w.gone()
 	w.Writes = nil

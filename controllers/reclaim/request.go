@@ -116,8 +116,11 @@ func recordOf(node *corev1.Node) v1alpha1.ReclaimRecord {
 func requestOn(node *corev1.Node) ingest.Request {
 	a := node.Annotations
 	trigger, marked := a[reclaimapi.RequestedAnnotation]
+	hold, held := a[reclaimapi.HoldAnnotation]
+	_, readable := reclaimapi.ParseHoldState(hold)
 	return ingest.Request{
 		Node: node.Name, Requested: reclaimapi.Requested(a), Marked: marked, Trigger: trigger,
 		Reason: a[reclaimapi.ReasonAnnotation], RequestedAt: a[reclaimapi.RequestedAtAnnotation],
+		Hold: hold, HoldUnreadable: held && !readable,
 	}
 }

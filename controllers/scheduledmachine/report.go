@@ -230,6 +230,7 @@ func (s *scope) reportChildren() {
 		return
 	}
 	st.MachineRef = childReference(m, machineAPIVersion, "Machine")
+	st.MachineRef.DeletionTimestamp = m.DeletionTimestamp
 	st.ProviderID = s.acceptedHost.ProviderID
 	st.LastScheduledTime = instant(children.CreatedAt(m))
 	if s.acceptedHost.Node != "" && !s.nodeGone() {

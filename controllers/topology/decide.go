@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 )
@@ -110,6 +111,9 @@ func withDefaults(spec v1alpha1.ScheduledMachineSpec) v1alpha1.ScheduledMachineS
 	}
 	if spec.ResumeAfterReclaim == "" {
 		spec.ResumeAfterReclaim = v1alpha1.ResumeOnEnable
+	}
+	if spec.ReclaimHold == "" {
+		spec.ReclaimHold = reclaim.HoldNone
 	}
 	for _, timeout := range []*string{&spec.GracefulShutdownTimeout, &spec.NodeDrainTimeout} {
 		if *timeout == "" {

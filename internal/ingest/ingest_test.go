@@ -182,6 +182,7 @@ func TestScreenRequest(t *testing.T) {
 		"FullReason":  {"It is as long as a pattern may be.", ingest.Request{Requested: true, Marked: true, Reason: strings.Repeat("ä", 256)}, nil},
 		"Control":     {"Nobody writes lines of their own into our Events.", ingest.Request{Requested: true, Marked: true, Reason: "a\nb"}, []string{"reclaim-reason has invisible characters"}},
 		"NoText":      {"It is no UTF-8.", ingest.Request{Requested: true, Marked: true, Reason: "\xff"}, []string{"reclaim-reason has invisible characters"}},
+		"Hold":        {"Its text is shown to nobody.", ingest.Request{Requested: true, Marked: true, Hold: "soon", HoldUnreadable: true}, []string{`reclaim-hold is "soon", which no agent writes`}},
 		"NoTime":      {"The time of its writing counts.", ingest.Request{Requested: true, Marked: true, RequestedAt: "soon"}, []string{`reclaim-requested-at is "soon"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

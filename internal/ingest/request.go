@@ -24,6 +24,9 @@ type Request struct {
 	Trigger           string
 	// Reason and RequestedAt are the other annotations, empty if absent.
 	Reason, RequestedAt string
+	// Hold is the agent's report of a hold. HoldUnreadable reports that no agent writes it in this form.
+	Hold           string
+	HoldUnreadable bool
 }
 
 // ScreenRequest returns the rejections of a request. Only the trigger decides whether the owner requests the
@@ -44,6 +47,9 @@ func ScreenRequest(r Request) []Rejection {
 	}
 	if _, err := time.Parse(time.RFC3339, r.RequestedAt); r.RequestedAt != "" && err != nil {
 		note("5spot.finos.org/reclaim-requested-at", "is %q, which is no time of RFC 3339: the time of its writing counts", clip.To(r.RequestedAt, maxReason))
+	}
+	if r.HoldUnreadable {
+		note("5spot.finos.org/reclaim-hold", "is %q, which no agent writes: it is ignored", clip.To(r.Hold, maxReason))
 	}
 	return rejected
 }

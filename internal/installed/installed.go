@@ -86,7 +86,7 @@ func ForeignError(kind, name string) error {
 
 // Uses reports whether a ScheduledMachine needs the agent in its Cluster.
 func Uses(sm *v1alpha1.ScheduledMachine) bool {
-	return !reclaim.ConfigFor(sm.Spec.KillIfCommands).Inert() && (sm.DeletionTimestamp.IsZero() || sm.BeingReclaimed())
+	return !sm.Spec.AgentConfig().Inert() && (sm.DeletionTimestamp.IsZero() || sm.BeingReclaimed())
 }
 
 // OnNode reports whether the agent must run on the Node of a ScheduledMachine: it names programs to watch for, and

@@ -22,7 +22,11 @@ func agentDetectionNotes(m *v1alpha1.ScheduledMachine, giveBack string) []string
 	case c == nil, c.Reason == v1alpha1.NotConnectedReason:
 		return nil
 	case c.Status == metav1.ConditionTrue:
-		return []string{"the machine notices when one of the agreed programs starts: " + strings.Join(m.Spec.KillIfCommands, ", ")}
+		notes := []string{"the machine notices when one of the agreed programs starts: " + strings.Join(m.Spec.KillIfCommands, ", ")}
+		if c.Reason == v1alpha1.HoldUnavailableReason {
+			notes = append(notes, c.Message)
+		}
+		return notes
 	case c.Status == metav1.ConditionFalse:
 		return []string{notDetectingNote + giveBack, c.Message}
 	default:

@@ -22,6 +22,7 @@ func TestWhySaysWhetherTheOwnerIsHeard(t *testing.T) {
 		want   []string
 	}{
 		"Heard":     {"It can be relied on.", metav1.ConditionTrue, v1alpha1.WatchingReason, []string{"notices when one of the agreed programs starts: java, idea\n"}},
+		"NotHeld":   {"It notices, but gives back the CPU later.", metav1.ConditionTrue, v1alpha1.HoldUnavailableReason, []string{"notices when one of the agreed programs starts: java, idea\n", "           the agent says why\n"}},
 		"Unheard":   {"What helps, and why.", metav1.ConditionFalse, v1alpha1.AgentNotRunningReason, []string{"does not notice", command, "           the agent says why\n"}},
 		"Unknown":   {"Nobody is told what is not known.", metav1.ConditionUnknown, v1alpha1.ConfigurationUnconfirmedReason, []string{"it is unknown whether", command}},
 		"NoCluster": {"The whole cluster cannot be seen, which has its own note.", metav1.ConditionUnknown, v1alpha1.NotConnectedReason, nil},

@@ -144,7 +144,10 @@ func farm(t *testing.T) string {
 		m.Spec.Schedule.Timezone, m.Status.NextCleanup, m.Status.NextActivation = "Europe/Zurich", in(24*time.Hour), in(15*time.Hour)
 		m.Status.NodeRef.Name = "rack-12"
 	})
-	spare := machine("spare", reclaimed(v1alpha1.ReclaimRecord{Node: "spare", NodeUID: "u1", Reason: "process-match: java", RequestedAt: "2025-01-15T14:00:00Z"}))
+	spare := machine("spare", givenBack(
+		recorded(v1alpha1.PersonsRequest("spare", "deadline", now.Add(-2*24*time.Hour)), nil),
+		recorded(v1alpha1.ReclaimRecord{Node: "spare", NodeUID: "u1", Reason: "process-match: java", RequestedAt: "2025-01-15T14:00:00Z"}, holdReport),
+	))
 	next := machine("rack-13", kept(departure.BlastRadiusCap, 4*time.Minute))
 	list := v1alpha1.ScheduledMachineList{Items: []v1alpha1.ScheduledMachine{*machine("office"), *rack, *next, *spare}}
 	list.APIVersion, list.Kind = v1alpha1.GroupVersion.String(), "ScheduledMachineList"

@@ -137,7 +137,7 @@ func firstLine(before *v1alpha1.ScheduledMachine) string {
 func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen *v1alpha1.ScheduledMachine) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.timeout))
 	defer cancel()
-	name, last := seen.Name, "there was no progress"
+	name, last, shown := seen.Name, "there was no progress", map[string]bool{}
 	err := c.follow(ctx, name, func(m *v1alpha1.ScheduledMachine) (bool, error) {
 		if m != nil {
 			seen = m
@@ -146,21 +146,39 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 		if err != nil {
 			return false, failed(name, err)
 		}
-		if step == last {
-			return false, nil
+		var lines []string
+		for _, line := range append(returnedStages(m), step) {
+			if !shown[line] {
+				shown[line] = true
+				lines = append(lines, o.Now().Format(time.TimeOnly)+"  "+line)
+			}
 		}
 		last = step
-		text := fmt.Sprintf("%s  %s\n", o.Now().Format(time.TimeOnly), step)
 		if done {
-			text += strings.Join(append(sentences(sharedHostNotes(m)), ""), "\n")
+			lines = append(lines, sentences(sharedHostNotes(m))...)
 		}
-		return done, write(o.Out, text)
+		if len(lines) == 0 {
+			return done, nil
+		}
+		return done, write(o.Out, strings.Join(append(lines, ""), "\n"))
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return failed(name, fmt.Errorf("not given back after %s, but the request stands: %s; see kubectl 5spot why %s",
 			&g.timeout, strings.Join(slices.Concat([]string{last}, removalDelayNotes(seen, last), unservedNotes(seen, o.Now())), "; "), name))
 	}
 	return err
+}
+
+// returnedStages returns what the owner has back of a machine, with the times. m may be nil.
+func returnedStages(m *v1alpha1.ScheduledMachine) []string {
+	if m == nil {
+		return nil
+	}
+	asked, ok := requestOf(m)
+	if !ok {
+		return regained(m)
+	}
+	return texts(slices.DeleteFunc(stages(m, asked), func(s stage) bool { return !s.back }))
 }
 
 // sharedHostNotes returns a note if another ScheduledMachine claims the same host, which may then still be in the
@@ -181,8 +199,10 @@ func progress(m *v1alpha1.ScheduledMachine) (step string, done bool, err error) 
 	switch {
 	case asked && paused(m):
 		return "the request is recorded, but the machine is paused", false, nil
-	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil:
+	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil && m.Status.MachineRef.DeletionTimestamp == nil:
 		return "the machine is being removed from the cluster", false, nil
+	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && !boxStage(m).back:
+		return boxStage(m).text, false, nil
 	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove:
 		return "the machine is out of the cluster", false, nil
 	case asked:

@@ -58,6 +58,11 @@ func (r record) by() string {
 	}
 }
 
+// request returns the record in the form of the JSON output.
+func (r record) request() request {
+	return request{By: r.by(), Program: r.program(), Reason: r.Why(), Node: r.Node, RequestedAt: r.RequestedAt}
+}
+
 // sentence states the origin of the request and its reason.
 func (r record) sentence() string {
 	if r.PropagatedFrom != "" {

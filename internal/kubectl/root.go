@@ -55,7 +55,7 @@ func New(o Options) *cobra.Command {
 	cmd.SetOut(o.Out)
 	cmd.SetErr(o.Err)
 	config := addClusterFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newRails(o, config), newGiveBack(o, config), newResume(o, config), newHoldDepartures(o, config), newReleaseDepartures(o, config), newUndoDelete(o, config), newAudit(o), newVersion(o))
+	cmd.AddCommand(newPlan(o, config), newStatus(o, config), newWhy(o, config), newHistory(o, config), newRails(o, config), newGiveBack(o, config), newResume(o, config), newHoldDepartures(o, config), newReleaseDepartures(o, config), newUndoDelete(o, config), newAudit(o), newVersion(o))
 	completeFlags(cmd, config)
 	return cmd
 }

@@ -92,6 +92,7 @@ func (v *view) detail(now time.Time) string {
 	}
 	lines = append(lines, v.nextLines(now)...)
 	lines = append(lines, "Machine:\t"+orDash(v.Machine), "Node:\t"+orDash(v.Node))
+	lines = append(lines, labelled("Back:", v.Back)...)
 	var notes []string
 	if v.Stale {
 		notes = append(notes, notObserved)

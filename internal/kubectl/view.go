@@ -32,6 +32,8 @@ type view struct {
 	Node           string         `json:"node,omitempty"`
 	Stale          bool           `json:"stale"`  // the controller has not observed the latest spec
 	Paused         bool           `json:"paused"` // the object or its Cluster is paused
+	// Back has what its owner has back, and what the owner waits for.
+	Back []string `json:"back,omitempty"`
 	// Warnings has a note if no manager seems to serve the machine.
 	Warnings   []string           `json:"warnings,omitempty"`
 	Conditions []metav1.Condition `json:"conditions"`
@@ -63,6 +65,7 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 		NextCleanup:    m.Status.NextCleanup,
 		Stale:          m.Status.ObservedGeneration < m.Generation,
 		Paused:         paused(m),
+		Back:           regained(m),
 		Warnings:       unservedNotes(m, now),
 		idle:           idle(m),
 		kept:           gateOf(m) != nil,

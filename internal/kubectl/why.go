@@ -91,6 +91,8 @@ type explanation struct {
 	Request *request `json:"request,omitempty"`
 	// SetBy is the last writer of the setting that led to the state, nil if unknown.
 	SetBy *writer.Writer `json:"setBy,omitempty"`
+	// Back has what its owner has back, and what the owner waits for.
+	Back []string `json:"back,omitempty"`
 	// Node is the machine's Node, empty if it has none.
 	Node           string       `json:"node,omitempty"`
 	NextActivation *metav1.Time `json:"nextActivation,omitempty"`
@@ -141,7 +143,7 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 	v := viewOf(m, now)
 	e := explanation{
 		Namespace: m.Namespace, Name: m.Name, Node: v.Node, NextActivation: v.NextActivation, NextCleanup: v.NextCleanup,
-		Cause: v.Why, Actions: []string{}, Notes: []string{}, view: v,
+		Cause: v.Why, Back: v.Back, Actions: []string{}, Notes: []string{}, view: v,
 	}
 	for _, rule := range []func(*v1alpha1.ScheduledMachine, *explanation) bool{byPause, byOwner, byOperator, byProblem, byGate, byClock} {
 		if rule(m, &e) {
@@ -172,7 +174,7 @@ func (e *explanation) patch(spec string) string {
 
 func (e *explanation) requested(r record) {
 	e.Cause = r.sentence()
-	e.Request = &request{By: r.by(), Program: r.program(), Reason: r.Why(), Node: r.Node, RequestedAt: r.RequestedAt}
+	e.Request = new(r.request())
 }
 
 // byPause explains an action that the manager's pause suppresses.
@@ -370,6 +372,7 @@ func (e *explanation) text(now time.Time) string {
 	if r := e.Request; r != nil {
 		lines = append(lines, "Asked:\t"+cmp.Or(r.RequestedAt, "at an unknown time"))
 	}
+	lines = append(lines, labelled("Back:", e.Back)...)
 	if w := e.SetBy; w != nil {
 		lines = append(lines, "Set by:\t"+writerText(w, now))
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/nodetaints"
@@ -51,6 +52,7 @@ func Spec(s *v1alpha1.ScheduledMachineSpec, path *field.Path) field.ErrorList {
 		duration(s.GracefulShutdownTimeout, path.Child("gracefulShutdownTimeout")),
 		duration(s.NodeDrainTimeout, path.Child("nodeDrainTimeout")),
 		patterns(s.KillIfCommands, path.Child("killIfCommands")),
+		hold(s.ReclaimHold, path.Child("reclaimHold")),
 		nodeTaints(s.NodeTaints, path.Child("nodeTaints")),
 	)
 }
@@ -82,6 +84,14 @@ func priority(p *int32, path *field.Path) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, *p, fmt.Sprintf("must be between 0 and %d; higher is more important", maxPriority))}
+}
+
+// hold accepts the empty string, which means the API's default.
+func hold(h reclaim.Hold, path *field.Path) field.ErrorList {
+	if h == "" || h == reclaim.HoldNone || h.Asked() {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, h, []reclaim.Hold{reclaim.HoldNone, reclaim.HoldFreeze, reclaim.HoldFreezeOnly, reclaim.HoldKill})}
 }
 
 // duration accepts the empty string, which means the API's default.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 )
@@ -49,6 +50,18 @@ func TestWarningsAreShort(t *testing.T) {
 	got := validation.Warnings(m)
 	if len(got) != 2 || max(len(got[0]), len(got[1])) > 256 {
 		t.Errorf("got %q, want two of at most 256 bytes", got)
+	}
+}
+
+func TestAHoldWithoutAnAgent(t *testing.T) {
+	for hold, want := range map[reclaim.Hold]int{"": 0, reclaim.HoldNone: 0, reclaim.HoldFreeze: 1, reclaim.HoldFreezeOnly: 1, reclaim.HoldKill: 1} {
+		m := good(func(m *v1alpha1.ScheduledMachine) { m.Spec.ReclaimHold, m.Spec.KillIfCommands = hold, nil })
+		if got := validation.Warnings(m); len(got) != want || want == 1 && !strings.HasPrefix(got[0], "spec.reclaimHold: has no effect without killIfCommands") {
+			t.Errorf("%q: got %q, want %d warnings", hold, got, want)
+		}
+		if m.Spec.KillIfCommands = []string{"idea"}; len(validation.Warnings(m)) > 0 {
+			t.Errorf("%q with a program: got %q, want none", hold, validation.Warnings(m))
+		}
 	}
 }
 

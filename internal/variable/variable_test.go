@@ -36,12 +36,13 @@ func TestParse(t *testing.T) {
 		want          []string
 	}{
 		"Empty": {"Nobody is asked for.", "[]", nil},
-		"Good":  {"Every field of a spec that is not a person's.", list(item("a", `"priority":7,"gracefulShutdownTimeout":"1m","nodeDrainTimeout":"30s","killIfCommands":["java"],"nodeTaints":[{"key":"a","effect":"NoSchedule"}],"machineTemplate":{"labels":{"x":"y"}}`), item("b", "")), nil},
+		"Good":  {"Every field of a spec that is not a person's.", list(item("a", `"priority":7,"gracefulShutdownTimeout":"1m","nodeDrainTimeout":"30s","killIfCommands":["java"],"resumeAfterReclaim":"OnResume","reclaimHold":"Kill","nodeTaints":[{"key":"a","effect":"NoSchedule"}],"machineTemplate":{"labels":{"x":"y"}}`), item("b", "")), nil},
 		"Null":  {"It is not said that there are none.", "null", []string{"scheduledMachines: Invalid value: must be a list"}},
 		"Empty text": {
 			"The same.", "", []string{"scheduledMachines: Invalid value: must be a list"},
 		},
 		"Object":   {"A single machine is a list, too.", item("a", ""), []string{"scheduledMachines: Invalid value: must be a list"}},
+		"Hold":     {"The API server would refuse it later.", list(item("a", `"reclaimHold":"Stop"`)), []string{`scheduledMachines[0].reclaimHold: Unsupported value: "Stop": supported values: "None", "Freeze", "FreezeOnly", "Kill"`}},
 		"TooMany":  {"The Cluster object is written as a whole.", list(strings.Split(strings.Repeat("{} ", 250)+"{}", " ")...), []string{"scheduledMachines: Too many: 251: must have at most 250 items"}},
 		"Unknown":  {"A misspelt field must not be met as its default.", list(item("a", `"killCommands":["java"]`)), []string{`scheduledMachines[0]: Forbidden: unknown field "killCommands"`}},
 		"Case":     {"Names of fields are what they are.", list(item("a", `"Priority":7`)), []string{`scheduledMachines[0]: Forbidden: unknown field "Priority"`}},
@@ -93,7 +94,7 @@ func TestOf(t *testing.T) {
 
 // TestSpecHasEveryField compares JSON, so that the test detects a field that Spec does not copy.
 func TestSpecHasEveryField(t *testing.T) {
-	text := item("a", `"priority":7,"gracefulShutdownTimeout":"1m","nodeDrainTimeout":"30s","killIfCommands":["java"],"nodeTaints":[{"key":"a","effect":"NoSchedule"}],"machineTemplate":{"labels":{"x":"y"}}`)
+	text := item("a", `"priority":7,"gracefulShutdownTimeout":"1m","nodeDrainTimeout":"30s","killIfCommands":["java"],"resumeAfterReclaim":"OnResume","reclaimHold":"Kill","nodeTaints":[{"key":"a","effect":"NoSchedule"}],"machineTemplate":{"labels":{"x":"y"}}`)
 	machines, errs := variable.Parse([]byte(list(text)), "farm")
 	if len(errs) > 0 {
 		t.Fatal(errs)

@@ -49,6 +49,14 @@ func (l layout) isPod(class, name string) bool {
 	return ok && isSlice && isUID(uid, "_.") // a hyphen would be one more level of slices
 }
 
+// isStatic reports whether a pod comes from a manifest on the host. The kubelet gives it a hash of 32 digits as UID, where
+// the API server gives a UUID: see applyDefaults in pkg/kubelet/config/common.go. Such pods belong to the host, and the
+// request may pass through one: a proxy of the API server.
+func isStatic(pod string) bool {
+	uid := strings.TrimSuffix(pod[strings.LastIndex(pod, "pod")+len("pod"):], sliceSuffix)
+	return len(uid) == 32 && strings.Trim(uid, "0123456789abcdef") == ""
+}
+
 // isUID reports whether the kubelet may have given a cgroup this UID. The manifest of a static pod may choose its own.
 func isUID(uid, punctuation string) bool {
 	return uid != "" && strings.IndexFunc(uid, func(r rune) bool {

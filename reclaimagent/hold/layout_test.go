@@ -39,3 +39,19 @@ func TestPodOf(t *testing.T) {
 		})
 	}
 }
+
+// TestIsStatic has the UIDs that the kubelet and the API server give.
+func TestIsStatic(t *testing.T) {
+	for name, want := range map[string]bool{
+		"pod2b1d4c0ffee0a2b3c4d5e6f708192a3b":                                  true,
+		"kubepods-burstable-pod2b1d4c0ffee0a2b3c4d5e6f708192a3b.slice":         true,
+		"pod0d0c6a1e-4a62-4d0b-93d5-6f4a1b6f0a11":                              false,
+		"kubepods-burstable-pod0d0c6a1e_4a62_4d0b_93d5_6f4a1b6f0a11.slice":     false,
+		"kubelet-kubepods-besteffort-pod0d0c6a1e_4a62_4d0b_93d5_6f4a1b6.slice": false,
+		"pod1": false,
+	} {
+		if got := isStatic(name); got != want {
+			t.Errorf("isStatic(%q) = %t, want %t", name, got, want)
+		}
+	}
+}

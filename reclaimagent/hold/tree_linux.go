@@ -146,7 +146,7 @@ func (t *cgroupTree) pods() ([]string, error) {
 			return nil, fmt.Errorf("listing pods: %w", err)
 		}
 		for _, name := range names {
-			if pod := pathpkg.Join(class, name); t.layout.isPod(class, name) && pod != t.own {
+			if pod := pathpkg.Join(class, name); t.layout.isPod(class, name) && !isStatic(name) && pod != t.own {
 				pods = append(pods, pod)
 			}
 		}

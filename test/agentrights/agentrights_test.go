@@ -40,27 +40,9 @@ func TestTheAgentsRights(t *testing.T) {
 	defer cancel()
 	w := newWorld(ctx, t)
 
-	requests := w.requests()
-	if len(requests) < 500 {
-		t.Fatalf("%d requests are too few to speak of a matrix", len(requests))
-	}
-	var byPolicy []request
-	allowed := 0
-	for _, q := range requests {
-		code, body := w.send(ctx, q)
-		switch got := code < 300; {
-		case code == http.StatusBadRequest || code >= 500 || code == http.StatusNotFound && !strings.Contains(q.path, "/any"):
-			t.Errorf("%s: was not judged: %d %s", q, code, body)
-		case got != q.allowed:
-			t.Errorf("%s: allowed=%t, want %t: %d %.1000s", q, got, q.allowed, code, body)
-		case got:
-			allowed++
-			w.wantOthersKept(q, body)
-		case strings.Contains(body, policy):
-			byPolicy = append(byPolicy, q)
-		}
-	}
-	t.Logf("%d requests: %d allowed, %d denied by the policy, %d by RBAC", len(requests), allowed, len(byPolicy), len(requests)-allowed-len(byPolicy))
+	byPolicy := w.wantSpecified(ctx, w.requests(false))
+	w.permitHold(ctx)
+	w.wantSpecified(ctx, w.requests(true))
 	if t.Failed() {
 		return
 	}
@@ -79,6 +61,46 @@ func TestTheAgentsRights(t *testing.T) {
 	if now < len(byPolicy)*9/10 || now < 300 {
 		t.Errorf("without the policy %d of its %d denials are allowed, which means that this test sees nothing", now, len(byPolicy))
 	}
+}
+
+// permitHold changes the policy as the manager does in a Cluster with a reclaimHold.
+func (w *world) permitHold(ctx context.Context) {
+	w.Helper()
+	w.kubectl(ctx, "patch", "validatingadmissionpolicy", policy, "--type=json", "-p",
+		`[{"op":"test","path":"/spec/variables/0/name","value":"hold"},{"op":"replace","path":"/spec/variables/0/expression","value":"true"}]`)
+	w.eventually(ctx, func() bool {
+		code, _ := w.send(ctx, request{
+			token: bound, verb: http.MethodPatch, path: "/api/v1/nodes/" + own, form: form{contentType: types.MergePatchType},
+			body: map[string]any{"metadata": map[string]any{"annotations": map[string]any{reclaim.HoldAnnotation: reclaim.HoldState{}.Text()}}},
+		})
+		return code == http.StatusOK
+	})
+}
+
+// wantSpecified checks that the API server allows exactly the requests that are specified. It returns the requests
+// that the policy denied.
+func (w *world) wantSpecified(ctx context.Context, requests []request) (byPolicy []request) {
+	w.Helper()
+	if len(requests) < 500 {
+		w.Fatalf("%d requests are too few to speak of a matrix", len(requests))
+	}
+	t, allowed := w.T, 0
+	for _, q := range requests {
+		code, body := w.send(ctx, q)
+		switch got := code < 300; {
+		case code == http.StatusBadRequest || code >= 500 || code == http.StatusNotFound && !strings.Contains(q.path, "/any"):
+			t.Errorf("%s: was not judged: %d %s", q, code, body)
+		case got != q.allowed:
+			t.Errorf("%s: allowed=%t, want %t: %d %.1000s", q, got, q.allowed, code, body)
+		case got:
+			allowed++
+			w.wantOthersKept(q, body)
+		case strings.Contains(body, policy):
+			byPolicy = append(byPolicy, q)
+		}
+	}
+	t.Logf("%d requests: %d allowed, %d denied by the policy, %d by RBAC", len(requests), allowed, len(byPolicy), len(requests)-allowed-len(byPolicy))
+	return byPolicy
 }
 
 // wantBeyondRBAC checks what the policy denies although another binding grants it.
@@ -264,8 +286,8 @@ func (w *world) eventually(ctx context.Context, cond func() bool) {
 	}
 }
 
-// requests returns all cells of the matrix.
-func (w *world) requests() []request {
+// requests returns all cells of the matrix, for a Cluster with or without a reclaimHold.
+func (w *world) requests(holds bool) []request {
 	var out []request
 	for _, token := range []string{bound, served, former, unbound} {
 		for _, node := range []string{own, asking, other, renewed} {
@@ -277,7 +299,7 @@ func (w *world) requests() []request {
 				for _, f := range c.forms(node) {
 					out = append(out, request{
 						token: token, verb: http.MethodPatch, path: "/api/v1/nodes/" + node, node: node, form: f, what: c.what,
-						body: c.body(f, node), allowed: c.allows(token, node),
+						body: c.body(f, node), allowed: c.allows(token, node, holds),
 					})
 				}
 			}

@@ -4,6 +4,7 @@ package agentrights
 
 import (
 	"strings"
+	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ const (
 const lab = "lab"
 
 // theirs are the annotations that the agent may write.
-var theirs = []string{reclaim.RequestedAnnotation, reclaim.ReasonAnnotation, reclaim.RequestedAtAnnotation, reclaim.StateAnnotation}
+var theirs = []string{reclaim.RequestedAnnotation, reclaim.ReasonAnnotation, reclaim.RequestedAtAnnotation, reclaim.StateAnnotation, reclaim.HoldAnnotation}
 
 // states are the valid states of an agent.
 var states = []string{
@@ -60,6 +61,7 @@ func nodeOf(name string) *corev1.Node {
 		node.Annotations[reclaim.RequestedAtAnnotation] = "2026-04-20T21:00:00Z"
 		// A value that no agent writes comes from another writer, and has no effect.
 		node.Annotations[reclaim.StateAnnotation] = long
+		node.Annotations[reclaim.HoldAnnotation] = long
 	}
 	return node
 }
@@ -82,6 +84,15 @@ type change struct {
 	allowed bool
 	// asking is the specification for a Node that has a request already.
 	asking bool
+	// holds is the specification for both, in a Cluster with a reclaimHold.
+	holds bool
+}
+
+// reportsHold is a change that is allowed only in a Cluster with a reclaimHold.
+func reportsHold(what string, value any) change {
+	c := annotation(what, reclaim.HoldAnnotation, value, false, false)
+	c.holds = true
+	return c
 }
 
 func annotation(what, key string, value any, allowed, asking bool) change {
@@ -130,6 +141,13 @@ var changes = []change{
 		what: "asks, and says what it may not", path: []string{"metadata", "annotations", reclaim.RequestedAnnotation}, value: "true",
 		more: []change{annotation("", reclaim.StateAnnotation, "x", false, false)},
 	},
+	reportsHold("reports what it froze", reclaim.HoldState{Pods: 8, CPU: 9 * time.Millisecond}.Text()),
+	reportsHold("reports what it killed", reclaim.HoldState{Pods: 8, CPU: 9 * time.Millisecond, Killed: 8, Memory: time.Minute}.Text()),
+	reportsHold("reports why it cannot hold", reclaim.HoldState{Unavailable: `the host has cgroup v1, not "v2"`}.Text()),
+	annotation("reports a hold in other words", reclaim.HoldAnnotation, "pods=8", false, false),
+	annotation("reports a hold in another line", reclaim.HoldAnnotation, "\n"+reclaim.HoldState{Pods: 8}.Text(), false, false),
+	annotation("reports an empty hold", reclaim.HoldAnnotation, "", false, false),
+	annotation("reports a hold at length", reclaim.HoldAnnotation, `unavailable="`+long+`"`, false, false),
 	annotation("adds an annotation", "example.org/new", "x", false, false),
 	annotation("adds one of ours that is not the agent's", "5spot.finos.org/applied-taints", "[]", false, false),
 	annotation("adds one that begins like the agent's", "5spot.finos.org/reclaim-requested-by", "x", false, false),
@@ -168,15 +186,16 @@ var removals = []change{
 	annotation("takes the reason back", reclaim.ReasonAnnotation, nil, false, false),
 	annotation("takes the time back", reclaim.RequestedAtAnnotation, nil, false, false),
 	annotation("takes back what it said", reclaim.StateAnnotation, nil, false, false),
+	reportsHold("removes its report of a hold", nil),
 }
 
 // allows combines the specification: the token must be of a pod on this Node, and the row must allow the change.
-func (c change) allows(token, node string) bool {
+func (c change) allows(token, node string, holds bool) bool {
 	switch {
 	case token == bound && node == own:
-		return c.allowed
+		return c.allowed || c.holds && holds
 	case token == served && node == asking:
-		return c.asking
+		return c.asking || c.holds && holds
 	default:
 		return false
 	}

@@ -122,6 +122,7 @@ var changes = []change{
 	annotate("hides a later request", lent, v1alpha1.LastReclaimAnnotation, record, false),
 	annotate("rewrites when it was asked for", lent, v1alpha1.ReclaimTimesAnnotation, "", false),
 	annotate("forgets when it was asked for", lent, v1alpha1.ReclaimTimesAnnotation, nil, false),
+	annotate("rewrites how fast it was", lent, v1alpha1.GiveBacksAnnotation, "[]", false),
 	annotate("pauses", lent, "cluster.x-k8s.io/paused", "", false),
 	annotate("adds an annotation", lent, "example.org/new", "x", false),
 	annotate("changes an annotation", lent, "example.org/kept", "y", false),

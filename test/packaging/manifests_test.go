@@ -91,6 +91,39 @@ func TestTheAgentIsTheSameWhoeverInstallsIt(t *testing.T) {
 	}
 }
 
+// TestTheHoldIsTheSameWhoeverInstallsIt compares the manager's objects with kustomize's, which adds volumes in another
+// order.
+func TestTheHoldIsTheSameWhoeverInstallsIt(t *testing.T) {
+	embedded, err := manifests.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	holding, err := manifests.Holding(embedded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sorted := func(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
+		pod := &ds.Spec.Template.Spec
+		slices.SortFunc(pod.Volumes, func(a, b corev1.Volume) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(pod.Containers[0].VolumeMounts, func(a, b corev1.VolumeMount) int { return strings.Compare(a.Name, b.Name) })
+		return ds
+	}
+	built, installed := byName(agentManifests(t, "reclaim-agent-hold")), normal(t, holding)
+	const name = "DaemonSet 5spot-system/reclaim-agent"
+	ds := &appsv1.DaemonSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(installed[name].(map[string]any), ds); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sorted(agentDaemonSet(t, "reclaim-agent-hold")), sorted(ds)); diff != "" {
+		t.Errorf("-as kustomize builds it, +as the manager installs it:\n%s", diff)
+	}
+	delete(built, name)
+	delete(installed, name)
+	if diff := cmp.Diff(built, installed); diff != "" {
+		t.Errorf("-as kustomize builds it, +as the manager installs it:\n%s", diff)
+	}
+}
+
 // template returns what a ClusterResourceSet applies, in its order.
 func template(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()

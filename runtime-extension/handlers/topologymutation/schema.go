@@ -9,6 +9,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 )
 
@@ -46,6 +48,14 @@ func Variable() clusterv1.ClusterClassVariable {
 		"gracefulShutdownTimeout": withDefault(text("Whole budget of a graceful departure, drain included.", 32, durationPattern), "5m"),
 		"nodeDrainTimeout":        withDefault(text("Budget of the drain; 0s means no drain.", 32, durationPattern), "5m"),
 		"killIfCommands":          texts("Patterns of the reclaim agent.", 100, 256),
+		"resumeAfterReclaim": {
+			Type: "string", Description: "What lends the machine again after its owner took it back.",
+			Enum: values(v1alpha1.ResumeOnEnable, v1alpha1.ResumeOnResume),
+		},
+		"reclaimHold": {
+			Type: "string", Description: "What the agent does about the pods as soon as a program matches.",
+			Enum: values(reclaim.HoldNone, reclaim.HoldFreeze, reclaim.HoldFreezeOnly, reclaim.HoldKill),
+		},
 		"nodeTaints": array("Taints of the Node.", 32, object("A taint.", map[string]clusterv1.JSONSchemaProps{
 			"key":    text("Key of the taint.", 317, ""),
 			"value":  {Type: "string", Description: "Value of the taint.", MaxLength: new(int64(63))},

@@ -23,7 +23,7 @@ const refs = `"bootstrapTemplateRef":{"apiVersion":"bootstrap.cluster.x-k8s.io/v
 // full has every field.
 const full = `{"name":"a","schedule":{"daysOfWeek":["mon-fri"],"hoursOfDay":["19-6"],"timezone":"Europe/Zurich"},` + refs + `,
 	"machineTemplate":{"labels":{"x":"y"},"annotations":{"x":"y"}},"priority":7,"gracefulShutdownTimeout":"1m","nodeDrainTimeout":"30s",
-	"killIfCommands":["java"],"nodeTaints":[{"key":"a","value":"b","effect":"NoSchedule"}]}`
+	"killIfCommands":["java"],"resumeAfterReclaim":"OnResume","reclaimHold":"Kill","nodeTaints":[{"key":"a","value":"b","effect":"NoSchedule"}]}`
 
 const short = `{"name":"b","schedule":{},` + refs + `}`
 

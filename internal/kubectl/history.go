@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+func newHistory(o Options, config clientcmd.ClientConfig) *cobra.Command {
+	output := text
+	cmd := &cobra.Command{
+		Use:   "history NAME",
+		Short: "Show when a machine was given back, why, and how fast",
+		Long: fmt.Sprintf(`Show when a machine was given back, why, and how fast.
+
+CPU and MEMORY are the times until the program that matched had these back, if
+spec.reclaimHold asks for that. MACHINE is the time until the Machine was deleted,
+and FREE until the machine had left the cluster. The latest %d times are kept.`, v1alpha1.MaxGiveBacks),
+		Example: `  kubectl 5spot history office-hours
+  kubectl 5spot history office-hours -o json`,
+		ValidArgsFunction: completeNames(config),
+		Args:              oneName,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return showHistory(cmd.Context(), o, config, names[0], output)
+		},
+	}
+	cmd.Flags().VarP(&output, "output", "o", strings.Join(formats, " or "))
+	return cmd
+}
+
+// pastGiveBack is a give-back in the output of history. Its JSON is an API.
+type pastGiveBack struct {
+	request
+	Hold      *v1alpha1.HoldReport `json:"hold,omitempty"`
+	DeletedAt string               `json:"deletedAt,omitempty"`
+	FreeAt    string               `json:"freeAt,omitempty"`
+}
+
+func showHistory(ctx context.Context, o Options, config clientcmd.ClientConfig, name string, output format) error {
+	c, err := connect(config)
+	if err != nil {
+		return err
+	}
+	objects, err := c.get(ctx, []string{name})
+	if err != nil {
+		return err
+	}
+	list := objects[0].GiveBacks()
+	past, rows := make([]pastGiveBack, len(list)), [][]string{{"REQUESTED", "CPU", "MEMORY", "MACHINE", "FREE", "WHY"}}
+	for i, g := range list {
+		r, times := record{g.ReclaimRecord}, giveBack{g}
+		past[i] = pastGiveBack{r.request(), g.Hold, g.DeletedAt, g.ServedAt}
+		rows = append(rows, []string{
+			cmp.Or(g.RequestedAt, g.StoredAt, g.SeenAt, "-"), orDash(times.cpu()), orDash(times.memory()), orDash(times.deleted()), orDash(times.free()),
+			cmp.Or(r.program(), r.sentence()),
+		})
+	}
+	switch {
+	case output == asJSON:
+		return writeJSON(o.Out, past, "  ")
+	case len(list) == 0:
+		return write(o.Err, name+" was not given back yet, as far as is recorded.\n")
+	default:
+		return write(o.Out, fitted(rows))
+	}
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+)
+
+// A stage is a part of the machine that its owner gets back: the CPU, the memory, the Machine, the box. text says when
+// it came back, or what it waits for.
+type stage struct {
+	text string
+	back bool
+}
+
+// regained returns what the owner has back of a machine, in the order in which it comes back. It returns none if the
+// machine was not given back.
+func regained(m *v1alpha1.ScheduledMachine) []string {
+	if asked, ok := requestOf(m); ok {
+		return texts(append(stages(m, asked), boxStage(m)))
+	}
+	served, ok := servedOf(m)
+	list := m.GiveBacks()
+	if !ok || m.ScheduleEnabled() && !m.AwaitsResume() || len(list) == 0 || !list[0].Same(served.ReclaimRecord) {
+		return nil
+	}
+	lines := []string{giveBack{list[0]}.times()}
+	if !gone(m) {
+		lines = append(lines, boxStage(m).text)
+	}
+	return lines
+}
+
+func texts(stages []stage) []string {
+	list := make([]string, len(stages))
+	for i, s := range stages {
+		list[i] = s.text
+	}
+	return list
+}
+
+// stages returns the stages of a give-back that is in progress, but the last.
+func stages(m *v1alpha1.ScheduledMachine, asked record) []stage {
+	if gone(m) {
+		return nil
+	}
+	list := holdStages(m)
+	switch ref := m.Status.MachineRef; {
+	case ref == nil:
+	case ref.DeletionTimestamp == nil:
+		list = append(list, stage{"the Machine is not deleted yet", false})
+	default:
+		text := "the Machine is deleted"
+		if after := elapsed(asked.ReclaimRecord, ref.DeletionTimestamp.UTC().Format(time.RFC3339)); after != "" {
+			text += " after " + after
+		}
+		list = append(list, stage{text, true})
+	}
+	return list
+}
+
+// holdStages returns the stages of a hold; none if the machine has no hold that has an effect.
+func holdStages(m *v1alpha1.ScheduledMachine) []stage {
+	h := m.Status.ReclaimHold
+	if h == nil {
+		c := conditions.Get(m, v1alpha1.OwnerProtectedCondition)
+		if !m.Spec.HoldsPods() || c != nil && c.Reason == v1alpha1.HoldUnavailableReason {
+			return nil
+		}
+		return []stage{{"the CPU is not known to be back: the agent has not reported that it holds the pods", false}}
+	}
+	list := []stage{{fmt.Sprintf("the CPU is back after %s: %s frozen", milliseconds(h.CPUMilliseconds), pods(h.Pods)), true}}
+	switch {
+	case h.MemoryMilliseconds > 0 && h.Killed < h.Pods:
+		list = append(list, stage{fmt.Sprintf("the memory of %s is back after %s", killed(h.Killed), milliseconds(h.MemoryMilliseconds)), true})
+	case h.MemoryMilliseconds > 0:
+		list = append(list, stage{fmt.Sprintf("the memory is back after %s: %s killed", milliseconds(h.MemoryMilliseconds), pods(h.Killed)), true})
+	case h.Pods > 0 && (h.Killed > 0 || m.Spec.ReclaimHold == reclaim.HoldKill):
+		list = append(list, stage{"the memory is not back yet: the agent is killing the pods", false})
+	}
+	return list
+}
+
+// boxStage is the last stage: nothing of the cluster is on the box any more.
+func boxStage(m *v1alpha1.ScheduledMachine) stage {
+	switch {
+	case m.Status.InfrastructureRef != nil:
+		return stage{fmt.Sprintf("the box is not free yet: it waits for the provider of %s %s", m.Status.InfrastructureRef.Kind, m.Status.InfrastructureRef.Name), false}
+	case m.Status.MachineRef != nil:
+		return stage{"the box is not free yet: it waits for Machine " + m.Status.MachineRef.Name, false}
+	default:
+		return stage{"the box is free", true}
+	}
+}
+
+// giveBack is a recorded give-back.
+type giveBack struct{ v1alpha1.GiveBack }
+
+// times lists the stages with their times, on one line.
+func (g giveBack) times() string {
+	var list []string
+	for _, part := range []struct{ what, after string }{
+		{"CPU", g.cpu()}, {"memory", g.memory()}, {"Machine deleted", g.deleted()}, {"box free", g.free()},
+	} {
+		if part.after != "" {
+			list = append(list, part.what+" after "+part.after)
+		}
+	}
+	return cmp.Or(strings.Join(list, ", "), "no times are recorded")
+}
+
+// cpu, memory, deleted and free are the times after the request until each stage, empty if unknown.
+func (g giveBack) cpu() string {
+	if g.Hold == nil {
+		return ""
+	}
+	return milliseconds(g.Hold.CPUMilliseconds)
+}
+
+func (g giveBack) memory() string {
+	if g.Hold == nil || g.Hold.MemoryMilliseconds == 0 {
+		return ""
+	}
+	return milliseconds(g.Hold.MemoryMilliseconds)
+}
+
+func (g giveBack) deleted() string { return elapsed(g.ReclaimRecord, g.DeletedAt) }
+func (g giveBack) free() string    { return elapsed(g.ReclaimRecord, g.ServedAt) }
+
+// elapsed returns the time from a request until an instant, empty if one is unknown. Most of these times are in whole
+// seconds: the result is then in whole seconds, at least one. The clocks of two computers may differ, so that a negative
+// time counts as zero.
+func elapsed(r v1alpha1.ReclaimRecord, at string) string {
+	from, err := time.Parse(time.RFC3339, cmp.Or(r.RequestedAt, r.StoredAt, r.SeenAt))
+	until, err2 := time.Parse(time.RFC3339, at)
+	if err != nil || err2 != nil {
+		return ""
+	}
+	d := max(until.Sub(from), 0)
+	if from.Nanosecond() == 0 || until.Nanosecond() == 0 {
+		d = max(d.Round(time.Second), time.Second)
+	}
+	return lapse(d)
+}
+
+func milliseconds(n int64) string { return lapse(time.Duration(n) * time.Millisecond) }
+
+// lapse shows milliseconds only below a second.
+func lapse(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return duration.HumanDuration(d)
+}
+
+// pods and killed are subjects with their number.
+func pods(n int32) string {
+	if n == 1 {
+		return "1 pod is"
+	}
+	return fmt.Sprintf("%d pods are", n)
+}
+
+func killed(n int32) string {
+	if n == 1 {
+		return "1 killed pod"
+	}
+	return fmt.Sprintf("%d killed pods", n)
+}
