@@ -215,8 +215,10 @@ func (w *world) close() {
 	w.Must(w.Client.Patch(w.Context(), ns, client.MergeFrom(open)))
 	open.ResourceVersion = ns.ResourceVersion
 	w.Cleanup(func() { w.Must(w.Client.Patch(context.WithoutCancel(w.Context()), open, client.MergeFrom(ns))) })
-	for range 300 {
-		if w.Client.Create(w.Context(), w.podOf("DaemonSet"), client.DryRunAll) != nil {
+	for range 300 { // A policy is in force a moment after it is written.
+		refused := w.Client.Create(w.Context(), w.podOf("DaemonSet"), client.DryRunAll) != nil
+		holds := w.as(daemonSets).Create(w.Context(), w.podOf("Holding"), client.DryRunAll) == nil
+		if refused && holds == w.sm.Spec.ReclaimHold.Asked() {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)

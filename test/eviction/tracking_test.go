@@ -4,6 +4,7 @@ package eviction
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -88,10 +89,16 @@ func TestWhatCannotBeTracked(t *testing.T) {
 		p.Labels = map[string]string{"app": "couchbase", "couchbase_cluster": "nobody"}
 	})
 	for _, pod := range []string{"without-label", "without-cluster"} {
-		out, err := l.KubectlInput(l.ctx(), `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"namespace":"`+l.ns+`","name":"`+pod+`"}}`,
-			"create", "--raw", "/api/v1/namespaces/"+l.ns+"/pods/"+pod+"/eviction", "-f", "-")
-		if err == nil || !strings.Contains(err.Error(), "the pod is not tracked") || !strings.Contains(err.Error(), asked) {
-			t.Errorf("%s: people must be told, and its operator is asked: %v %s", pod, err, out)
+		told := ""
+		for range 3 { // A call of the guard may time out on a busy machine. Then the client evicts again.
+			out, err := l.KubectlInput(l.ctx(), `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"namespace":"`+l.ns+`","name":"`+pod+`"}}`,
+				"create", "--raw", "/api/v1/namespaces/"+l.ns+"/pods/"+pod+"/eviction", "-f", "-")
+			if told += fmt.Sprint(err, out); err != nil && !strings.Contains(err.Error(), "context deadline exceeded") {
+				break
+			}
+		}
+		if !strings.Contains(told, "the pod is not tracked") || !strings.Contains(told, asked) {
+			t.Errorf("%s: people must be told, and its operator is asked: %s", pod, told)
 		}
 		l.wantAsked(true, pod)
 	}
