@@ -67,7 +67,7 @@ func TestHeldHost(t *testing.T) {
 	}
 	h.requested.Store(true)
 	h.start()
-	h.wait("the new agent continues the hold", func() bool { return h.logged("Holding pods") })
+	h.wait("the new agent continues the hold", func() bool { return h.logged("Froze pods") })
 	h.end(syscall.SIGTERM)
 	if !h.frozen() {
 		t.Error("the pod runs after SIGTERM with a request on the Node")

@@ -31,7 +31,7 @@ type HoldState struct {
 	Pods int
 	// CPU is the time from the match until all of these pods were frozen. The agent reports whole milliseconds.
 	CPU time.Duration
-	// Killed is the number of pods that were killed.
+	// Killed is the number of pods that were killed and have no process any more.
 	Killed int
 	// Memory is the time from the match until the last process of a killed pod was gone. Zero means that none was killed.
 	Memory time.Duration

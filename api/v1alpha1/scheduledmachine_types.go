@@ -368,7 +368,7 @@ type HoldReport struct {
 	// cpuMilliseconds is the time until all of these pods were frozen: their CPU time was the owner's.
 	// +required
 	CPUMilliseconds int64 `json:"cpuMilliseconds"`
-	// killed is the number of pods that were killed.
+	// killed is the number of pods that were killed and have no process any more.
 	// +optional
 	Killed int32 `json:"killed,omitempty"`
 	// memoryMilliseconds is the time until the last process of a killed pod was gone: the memory was the owner's.

@@ -60,6 +60,12 @@ func (s *scope) intent(why string, sm *v1alpha1.ScheduledMachine) actuate.Intent
 	return i
 }
 
+// holds reports whether the machine's agent needs the cgroup files: for a hold, or to release the pods that it holds after
+// spec.reclaimHold was removed.
+func holds(sm *v1alpha1.ScheduledMachine) bool {
+	return sm.Spec.HoldsPods() || sm.BeingReclaimed() && sm.Status.ReclaimHold != nil
+}
+
 // observe returns nil if there is nothing to do. If the workload cluster cannot be read, it returns the scope, too.
 func (r *Reconciler) observe(ctx context.Context, cluster *clusterv1.Cluster) (*scope, error) {
 	key := client.ObjectKeyFromObject(cluster)
@@ -72,7 +78,7 @@ func (r *Reconciler) observe(ctx context.Context, cluster *clusterv1.Cluster) (*
 	for i := range list.Items {
 		uses := installed.Uses(&list.Items[i])
 		s.used = s.used || uses
-		s.holds = s.holds || uses && list.Items[i].Spec.HoldsPods()
+		s.holds = s.holds || uses && holds(&list.Items[i])
 	}
 	s.state.setHolds(s.holds)
 	concerned := false

@@ -137,7 +137,7 @@ func TestWhatTheOwnerHasBack(t *testing.T) {
 		"InfrastructureStays": {
 			"A provider did not finish.",
 			[]func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, nil)), infrastructure},
-			[]string{"Machine deleted after 1s, box free after 41s", "the box is not free yet: it waits for the provider of RemoteMachine office-infra"},
+			[]string{"Machine deleted after 1s", "the box is not free yet: it waits for the provider of RemoteMachine office-infra"},
 		},
 		"AnotherRecord": {"It is about another time.", []func(*v1alpha1.ScheduledMachine){givenBack(recorded(ada, nil)), reclaimedKeeping(java)}, nil},
 		"Resumed": {

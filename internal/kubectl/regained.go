@@ -33,11 +33,12 @@ func regained(m *v1alpha1.ScheduledMachine) []string {
 	if !ok || m.ScheduleEnabled() && !m.AwaitsResume() || len(list) == 0 || !list[0].Same(served.ReclaimRecord) {
 		return nil
 	}
-	lines := []string{giveBack{list[0]}.times()}
-	if !gone(m) {
-		lines = append(lines, boxStage(m).text)
+	latest := giveBack{list[0]}
+	if gone(m) {
+		return []string{latest.times()}
 	}
-	return lines
+	latest.ServedAt = "" // The Machine was gone then, and its infrastructure is not.
+	return []string{latest.times(), boxStage(m).text}
 }
 
 func texts(stages []stage) []string {
@@ -53,7 +54,7 @@ func stages(m *v1alpha1.ScheduledMachine, asked record) []stage {
 	if gone(m) {
 		return nil
 	}
-	list := holdStages(m)
+	list := holdStages(m, asked)
 	switch ref := m.Status.MachineRef; {
 	case ref == nil:
 	case ref.DeletionTimestamp == nil:
@@ -68,12 +69,13 @@ func stages(m *v1alpha1.ScheduledMachine, asked record) []stage {
 	return list
 }
 
-// holdStages returns the stages of a hold; none if the machine has no hold that has an effect.
-func holdStages(m *v1alpha1.ScheduledMachine) []stage {
+// holdStages returns the stages of a hold; none if the machine has no hold that has an effect. The agent does not see a
+// request of a person on the ScheduledMachine.
+func holdStages(m *v1alpha1.ScheduledMachine, asked record) []stage {
 	h := m.Status.ReclaimHold
 	if h == nil {
 		c := conditions.Get(m, v1alpha1.OwnerProtectedCondition)
-		if !m.Spec.HoldsPods() || c != nil && c.Reason == v1alpha1.HoldUnavailableReason {
+		if asked.program() == "" || !m.Spec.HoldsPods() || c != nil && c.Reason == v1alpha1.HoldUnavailableReason {
 			return nil
 		}
 		return []stage{{"the CPU is not known to be back: the agent has not reported that it holds the pods", false}}

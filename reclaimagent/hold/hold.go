@@ -85,7 +85,7 @@ type Holder struct {
 	unavailable string
 	// released means that no pod has a mark.
 	released bool
-	stand    *stand
+	active    *activeHold
 	nextPass time.Time
 	// logged are the kinds of failures that were logged since the hold started.
 	logged map[metrics.HoldFailure]bool
@@ -275,8 +275,8 @@ func (h *Holder) ready() string {
 	return ""
 }
 
-// refuse reports that a hold is not possible.
-func (h *Holder) refuse(w *view, why string) {
+// reportUnavailable reports that a hold is not possible.
+func (h *Holder) reportUnavailable(w *view, why string) {
 	if why != h.unavailable {
 		h.unavailable = why
 		h.o.Metrics.HoldFailures.Add(metrics.HoldUnavailable)

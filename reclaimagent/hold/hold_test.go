@@ -276,7 +276,7 @@ func TestHolder(t *testing.T) {
 			host:    func(h *fakeHost) { h.pods["pod1"].undying = true },
 			node:    Node{Requested: true},
 			writes:  and(freeze, []string{"kill pod1", "kill pod2"}),
-			reports: []string{"pods=2 cpu_ms=0 killed=2 memory_ms=0"},
+			reports: []string{"pods=2 cpu_ms=0 killed=1 memory_ms=0"},
 			failure: metrics.HoldKilling,
 		},
 		"Unreadable": {

@@ -46,7 +46,7 @@ func (h *Holder) killAll(w *view) {
 		h.startSearch()
 		h.takeResults(w.results)
 	}
-	for pod, p := range h.stand.pods {
+	for pod, p := range h.active.pods {
 		if !p.killed.IsZero() || !p.gone.IsZero() || (!all && p.owns != holdsDevice) {
 			continue
 		}
@@ -61,7 +61,7 @@ func (h *Holder) killAll(w *view) {
 // startSearch searches the pods that were not searched before. A read may block forever, so it has its own goroutine.
 func (h *Holder) startSearch() {
 	var pods []searched
-	for pod, p := range h.stand.pods {
+	for pod, p := range h.active.pods {
 		if !p.searched.IsZero() || !p.gone.IsZero() {
 			continue
 		}
@@ -82,7 +82,7 @@ func (h *Holder) startSearch() {
 
 func (h *Holder) takeResults(results []searched) {
 	for _, s := range results {
-		p := h.stand.pods[s.pod]
+		p := h.active.pods[s.pod]
 		if p == nil {
 			continue
 		}

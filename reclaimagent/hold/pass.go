@@ -15,12 +15,12 @@ import (
 // delay until the next step.
 func (h *Holder) hold(w *view, v verdict) time.Duration {
 	if why := h.ready(); why != "" {
-		h.refuse(w, why)
+		h.reportUnavailable(w, why)
 		return 0
 	}
 	h.released, h.unavailable = false, ""
-	if h.stand == nil {
-		h.stand, h.nextPass = newStand(w.since), time.Time{}
+	if h.active == nil {
+		h.active, h.nextPass = newActiveHold(w.since), time.Time{}
 		clear(h.logged)
 	}
 	now := h.o.Now()
@@ -35,7 +35,7 @@ func (h *Holder) hold(w *view, v verdict) time.Duration {
 		h.killAll(w)
 	}
 	h.measure()
-	if now = h.o.Now(); h.stand.pending(now) {
+	if now = h.o.Now(); h.active.pending(now) {
 		return measureInterval
 	}
 	h.settle(w)
@@ -53,22 +53,22 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 		h.failed(metrics.HoldListing, err)
 		return false
 	}
-	first := len(h.stand.pods) == 0
+	first := len(h.active.pods) == 0
 	held := make(map[string]*heldPod, len(pods))
 	for _, pod := range pods {
 		s, ok := h.freezePod(pod)
 		if !ok {
 			continue
 		}
-		known := h.stand.pods[pod]
+		known := h.active.pods[pod]
 		if known == nil {
 			known, found = &heldPod{wrote: now}, true
-			h.stand.inherited = h.stand.inherited || (first && s.marked)
+			h.active.inherited = h.active.inherited || (first && s.marked)
 		}
 		held[pod] = known
 	}
 	h.o.Metrics.HeldPods.Store(int64(len(held)))
-	h.stand.replace(held, now)
+	h.active.replace(held, now)
 	return found
 }
 
@@ -91,7 +91,7 @@ func (h *Holder) freezePod(pod string) (s podState, ok bool) {
 
 // measure records which pods have become frozen or empty.
 func (h *Holder) measure() {
-	for pod, p := range h.stand.pods {
+	for pod, p := range h.active.pods {
 		if now := h.o.Now(); !p.freezing(now) && !p.dying(now) {
 			continue
 		}
@@ -116,35 +116,35 @@ func (h *Holder) measure() {
 
 // settle logs the freeze when it is complete, and reports the hold once the request is on the Node.
 func (h *Holder) settle(w *view) {
-	r := h.stand.report()
-	if !h.stand.frozen {
-		h.stand.frozen = true
+	r := h.active.report()
+	if !h.active.frozen {
+		h.active.frozen = true
 		h.o.Metrics.HoldLatency.Store(int64(r.CPU))
 		h.countLate(metrics.HoldFreezing, func(p *heldPod) bool { return !p.frozen.IsZero() })
-		h.o.Log.Info("Holding pods", "pods", r.Pods, "took", r.CPU.String(), "inherited", h.stand.inherited)
+		h.o.Log.Info("Froze pods", "pods", r.Pods, "took", r.CPU.String(), "inherited", h.active.inherited)
 	}
 	if !w.requested {
 		return
 	}
-	if h.stand.text == "" {
-		if r.Pods == 0 && h.stand.err != nil {
-			r.Unavailable = clip(h.stand.err.Error())
+	if h.active.text == "" {
+		if r.Pods == 0 && h.active.err != nil {
+			r.Unavailable = clip(h.active.err.Error())
 		}
-		h.stand.text = r.Text()
+		h.active.text = r.Text()
 		h.countLate(metrics.HoldKilling, func(p *heldPod) bool { return p.killed.IsZero() })
-		if s, ok := reclaim.ParseHoldState(w.annotation); ok && s.Unavailable == "" && h.stand.inherited {
-			h.stand.text = w.annotation // measured by the predecessor
+		if s, ok := reclaim.ParseHoldState(w.annotation); ok && s.Unavailable == "" && h.active.inherited {
+			h.active.text = w.annotation // measured by the predecessor
 		}
 		if r.Killed > 0 {
 			h.o.Log.Info("Killed pods", "pods", r.Killed, "took", r.Memory.String())
 		}
 	}
-	h.report(w, h.stand.text)
+	h.report(w, h.active.text)
 }
 
 // countLate counts the pods that were not frozen, or not empty, in time.
 func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
-	for pod, p := range h.stand.pods {
+	for pod, p := range h.active.pods {
 		if p.gone.IsZero() && !done(p) {
 			h.failed(kind, fmt.Errorf("%w: %s", errLate, pod))
 		}
@@ -154,18 +154,16 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
 func (h *Holder) release(w *view) time.Duration {
 	why := w.refused
-	if h.open != nil && !h.released {
+	if !h.released {
 		if unready := h.ready(); unready != "" {
 			why = unready
 		}
-	} else if h.open == nil {
-		why = noTree
 	}
 	if h.tree != nil && !h.released {
 		h.released = h.releaseAll()
 	}
 	if w.hold.Asked() && why != "" {
-		h.refuse(w, why)
+		h.reportUnavailable(w, why)
 	} else {
 		h.unavailable = ""
 		h.report(w, "")
@@ -178,7 +176,7 @@ func (h *Holder) release(w *view) time.Duration {
 
 // releaseAll is one pass that releases all pods with a mark. It reports whether none is left.
 func (h *Holder) releaseAll() bool {
-	h.stand = nil
+	h.active = nil
 	pods, err := h.tree.pods()
 	if err != nil {
 		h.failed(metrics.HoldReleasing, err)
@@ -225,12 +223,12 @@ func (h *Holder) failed(kind metrics.HoldFailure, err error) {
 		return
 	}
 	h.o.Metrics.HoldFailures.Add(kind)
-	if h.stand != nil {
-		h.stand.err = err
+	if h.active != nil {
+		h.active.err = err
 	}
 	if !h.logged[kind] {
 		h.logged[kind] = true
-		h.o.Log.Warn("Holding pods", "failed", string(kind), "err", err)
+		h.o.Log.Warn("A step of the hold failed", "step", string(kind), "err", err)
 	}
 }
 

@@ -153,7 +153,7 @@ func (h *holdBench) meet(ctx context.Context, s situation) (share float64, froze
 	if err != nil || !s.hold.Asked() {
 		return share, 0, err
 	}
-	held, err := a.await("Holding pods", patienceReady)
+	held, err := a.await("Froze pods", patienceReady)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -17,8 +17,8 @@ const (
 	searchTimeout = time.Second
 )
 
-// stand is one hold, from its first pass to its release.
-type stand struct {
+// activeHold is one hold, from its first pass to its release.
+type activeHold struct {
 	// since is the time of the match. inherited means that an earlier agent process started the hold.
 	since     time.Time
 	inherited bool
@@ -31,10 +31,10 @@ type stand struct {
 	err error
 }
 
-func newStand(since time.Time) *stand { return &stand{since: since, pods: map[string]*heldPod{}} }
+func newActiveHold(since time.Time) *activeHold { return &activeHold{since: since, pods: map[string]*heldPod{}} }
 
 // replace sets the pods that a pass found. Until the report is final, it keeps the ones that were removed.
-func (s *stand) replace(held map[string]*heldPod, now time.Time) {
+func (s *activeHold) replace(held map[string]*heldPod, now time.Time) {
 	if s.text == "" {
 		for pod, p := range s.pods {
 			if held[pod] == nil {
@@ -80,7 +80,7 @@ func (p *heldPod) dying(now time.Time) bool {
 }
 
 // pending reports whether a pod may still change the report.
-func (s *stand) pending(now time.Time) bool {
+func (s *activeHold) pending(now time.Time) bool {
 	for _, p := range s.pods {
 		if p.freezing(now) || p.searching(now) || p.dying(now) {
 			return true
@@ -90,17 +90,15 @@ func (s *stand) pending(now time.Time) bool {
 }
 
 // report summarizes the hold. It rounds times up to milliseconds, because zero would mean that nothing happened.
-func (s *stand) report() reclaim.HoldState {
+func (s *activeHold) report() reclaim.HoldState {
 	var r reclaim.HoldState
 	for _, p := range s.pods {
 		if !p.frozen.IsZero() {
 			r.Pods++
 			r.CPU = max(r.CPU, p.frozen.Sub(s.since))
 		}
-		if !p.killed.IsZero() {
-			r.Killed++
-		}
 		if !p.killed.IsZero() && !p.gone.IsZero() {
+			r.Killed++
 			r.Memory = max(r.Memory, p.gone.Sub(s.since))
 		}
 	}
