@@ -3,7 +3,10 @@
 package hold
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,21 +35,30 @@ const (
 func openDevices(procRoot string, pids []int, devices []string) ownership {
 	return firstHolder(pids, func(pid int) ownership {
 		directory := filepath.Join(procRoot, strconv.Itoa(pid), "fd")
-		files, err := os.ReadDir(directory)
+		open, err := os.Open(directory) //nolint:gosec // a process of a pod
 		if err != nil {
 			return unread(err)
 		}
+		defer func() { _ = open.Close() }()
 		found := noDevice
-		for _, f := range files {
-			target, err := os.Readlink(filepath.Join(directory, f.Name()))
+		for { // A process may have a million open files.
+			files, err := open.ReadDir(256)
+			for _, f := range files {
+				target, err := os.Readlink(filepath.Join(directory, f.Name()))
+				switch {
+				case err != nil:
+					found = max(found, unread(err))
+				case isDevice(target, devices):
+					return holdsDevice
+				}
+			}
 			switch {
+			case errors.Is(err, io.EOF):
+				return found
 			case err != nil:
-				found = max(found, unread(err))
-			case isDevice(target, devices):
-				return holdsDevice
+				return max(found, unread(err))
 			}
 		}
-		return found
 	})
 }
 
@@ -54,15 +66,20 @@ func openDevices(procRoot string, pids []int, devices []string) ownership {
 // changes its mappings.
 func mappedDevices(procRoot string, pids []int, devices []string) ownership {
 	return firstHolder(pids, func(pid int) ownership {
-		maps, err := os.ReadFile(filepath.Join(procRoot, strconv.Itoa(pid), "maps")) //nolint:gosec // a process of a pod
+		maps, err := os.Open(filepath.Join(procRoot, strconv.Itoa(pid), "maps")) //nolint:gosec // a process of a pod
 		if err != nil {
 			return unread(err)
 		}
-		for line := range strings.Lines(string(maps)) {
+		defer func() { _ = maps.Close() }()
+		lines := bufio.NewScanner(maps) // A process may have megabytes of mappings. A line has at most one path.
+		for lines.Scan() {
 			// The path is the last column. Nothing before it has a slash.
-			if i := strings.IndexByte(line, '/'); i >= 0 && isDevice(line[i:], devices) {
+			if i := bytes.IndexByte(lines.Bytes(), '/'); i >= 0 && isDevice(string(lines.Bytes()[i:]), devices) {
 				return holdsDevice
 			}
+		}
+		if err := lines.Err(); err != nil {
+			return unread(err)
 		}
 		return noDevice
 	})

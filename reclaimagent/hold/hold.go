@@ -85,7 +85,7 @@ type Holder struct {
 	unavailable string
 	// released means that no pod has a mark.
 	released bool
-	active    *activeHold
+	active   *activeHold
 	nextPass time.Time
 	// logged are the kinds of failures that were logged since the hold started.
 	logged map[metrics.HoldFailure]bool
@@ -169,6 +169,9 @@ func (h *Holder) Requested() {
 		h.foreign = ""
 	})
 }
+
+// Unblock releases the pods for an attempt to deliver the request, and holds them again after it.
+func (h *Holder) Unblock(on bool) { h.update(func() { h.facts.unblocked = on }) }
 
 // Refuse ends the hold, because the Node is another machine.
 func (h *Holder) Refuse(reason string) {

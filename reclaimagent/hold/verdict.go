@@ -17,6 +17,8 @@ type facts struct {
 	requested bool
 	// matched means that a process matched, and that its request is not on the Node yet.
 	matched bool
+	// unblocked means that the pods run for an attempt to deliver the request, which may need one of them.
+	unblocked bool
 	// refused is why this Node must not be held, "" if it may.
 	refused string
 }
@@ -39,7 +41,7 @@ func (f facts) decide() verdict {
 	switch {
 	case !f.loaded, f.inert && !f.observed && f.refused == "":
 		return leave
-	case !f.hold.Asked(), f.refused != "":
+	case !f.hold.Asked(), f.refused != "", f.unblocked:
 		return release
 	case !f.observed:
 		return leave

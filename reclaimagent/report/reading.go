@@ -40,7 +40,8 @@ func (r *Reporter) beforeRead() func(Reading) {
 	return r.o.BeforeRead()
 }
 
-// AwaitRequested waits until the Node has a request that this agent did not write. It returns nil or the error of ctx.
+// AwaitRequested waits until the Node has a request that this agent did not write. It ignores the request of another
+// machine, whose Node has the same name. It returns nil or the error of ctx.
 func (r *Reporter) AwaitRequested(ctx context.Context) error {
 	log := r.newFailureLog("Checking whether the machine was requested")
 	for {
@@ -52,7 +53,12 @@ func (r *Reporter) AwaitRequested(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil:
+		case err == nil && n.requested():
+			if n, err = r.get(ctx, ""); err == nil {
+				err = r.identify(n)
+			}
+		}
+		if err != nil {
 			log.warn(err)
 			continue
 		}

@@ -30,6 +30,9 @@ const (
 	// by seconds, but would need permission to watch Nodes.
 	clearedEvery = 5 * time.Second
 
+	// unblockInterval is the interval between attempts for which pods run. An attempt takes at most requestTimeout.
+	unblockInterval = time.Minute
+
 	// keepAliveInterval is the interval of requests that keep a connection open. The idle timeout is 90 s.
 	keepAliveInterval = 45 * time.Second
 )
@@ -52,6 +55,9 @@ type Options struct {
 	// BeforeRead, if set, is called before each read of Requested, AwaitCleared and AwaitRequested, and its result with
 	// what was read. Requested does not pass on a Node that is another machine.
 	BeforeRead func() func(Reading)
+	// Unblock, if set, is called with true before some attempts of Deliver, and with false after them: an attempt may need
+	// a pod that is frozen.
+	Unblock func(on bool)
 }
 
 // Reporter writes to one Node. It is not safe for concurrent use.
@@ -83,8 +89,17 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 // machine. It returns nil, [ErrHostIdentity], or the error of ctx.
 func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) error {
 	log := r.newFailureLog("Reporting to Node")
-	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ; {
+	var unblocked time.Time
+	for backoff, attempt := (retry.Backoff{First: firstRetry, Last: lastRetry}), 0; ; attempt++ {
+		unblock := attempt > 0 && r.o.Unblock != nil && r.o.Now().Sub(unblocked) >= unblockInterval
+		if unblock {
+			r.o.Unblock(true)
+		}
 		err := r.Report(ctx, reason, at)
+		if unblock {
+			r.o.Unblock(false)
+			unblocked = r.o.Now()
+		}
 		if err == nil || errors.Is(err, ErrHostIdentity) {
 			return err
 		}

@@ -341,6 +341,10 @@ func TestReadings(t *testing.T) {
 		return json.Unmarshal([]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""},"annotations":{
 			"5spot.finos.org/reclaim-requested":"true","5spot.finos.org/reclaim-hold":"x"}}}`), into)
 	}
+	named := func(into any) error {
+		return json.Unmarshal([]byte(`{"metadata":{"annotations":{"5spot.finos.org/reclaim-requested":"true"}},
+			"status":{"nodeInfo":{"machineID":"`+machineID+`"}}}`), into)
+	}
 	cases := map[string]struct {
 		reason  string
 		answers []func(any) error
@@ -382,6 +386,12 @@ func TestReadings(t *testing.T) {
 			(*report.Reporter).AwaitRequested,
 			[]report.Reading{{}, {Requested: true, ControlPlane: true, Hold: "x"}},
 		},
+		"AnotherMachineRequested": {
+			"The request of another machine with the same name is not this machine's.",
+			[]func(any) error{node("true"), node("true"), named, named},
+			(*report.Reporter).AwaitRequested,
+			[]report.Reading{{Requested: true}},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -389,8 +399,12 @@ func TestReadings(t *testing.T) {
 				var got []report.Reading
 				before := 0
 				id := ""
-				if name == "AnotherMachine" {
+				reads := len(tc.answers)
+				switch name {
+				case "AnotherMachine":
 					id = machineID
+				case "AnotherMachineRequested":
+					id, reads = machineID, 2 // Each has two requests.
 				}
 				r := report.New(report.Options{
 					Client: &scripted{answers: tc.answers}, Node: "ws", MachineID: id, Log: slog.New(slog.DiscardHandler), Now: time.Now,
@@ -402,8 +416,8 @@ func TestReadings(t *testing.T) {
 				if err := tc.read(r, t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" || before != len(tc.answers) {
-					t.Errorf("%s\n%d reads, want %d; -want, +got:\n%s", tc.reason, before, len(tc.answers), diff)
+				if diff := cmp.Diff(tc.want, got); diff != "" || before != reads {
+					t.Errorf("%s\n%d reads, want %d; -want, +got:\n%s", tc.reason, before, reads, diff)
 				}
 			})
 		})
@@ -427,6 +441,34 @@ func TestRetriesAreQuickThenKind(t *testing.T) {
 		_ = fake(t, s).Deliver(ctx, "x", at)
 		if n := len(s.requests); n < 240 || n > 800 {
 			t.Errorf("%d tries in an hour, want one every 5 to 15 seconds", n)
+		}
+	})
+}
+
+// TestPodsRunForSomeAttempts has an API server that does not answer: the request may pass through a frozen pod.
+func TestPodsRunForSomeAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answers: []func(any) error{status(503)}}
+		var calls []bool
+		r := report.New(report.Options{
+			Client: s, Node: "ws", Log: slog.New(slog.DiscardHandler), Now: time.Now,
+			Unblock: func(on bool) {
+				if on && len(s.requests) == 0 {
+					t.Error("the pods run for the first attempt")
+				}
+				calls = append(calls, on)
+			},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		_ = r.Deliver(ctx, "x", at)
+		for i, on := range calls {
+			if on != (i%2 == 0) {
+				t.Fatalf("call %d is %t", i, on)
+			}
+		}
+		if n := len(calls) / 2; n < 8 || n > 10 {
+			t.Errorf("the pods run for %d attempts in 10 minutes, want one in each", n)
 		}
 	})
 }
