@@ -126,10 +126,15 @@ func (h *host) write(path, text string) {
 	}
 }
 
-// frozen reports whether all processes of a cgroup below root are frozen.
+// frozen reports whether all processes of a cgroup below root freeze within 10 s.
 func (h *host) frozen(cgroup string) bool {
 	h.t.Helper()
-	return strings.Contains(h.read(filepath.Join(h.root, cgroup, "cgroup.events")), "frozen 1")
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		// A process that was just moved into a frozen cgroup freezes a moment later.
+		if frozen := strings.Contains(h.read(filepath.Join(h.root, cgroup, "cgroup.events")), "frozen 1"); frozen || time.Now().After(deadline) {
+			return frozen
+		}
+	}
 }
 
 func (h *host) podState(pod string) podState {
