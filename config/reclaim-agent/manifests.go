@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests answers one question: what does a workload cluster need so that
-// reclaim agents can run there, and in which order?
+// Package manifests has the objects of a workload cluster in which reclaim agents run, in the order in which they are
+// applied.
 package manifests
 
 import (
@@ -19,12 +19,12 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// polling is what kustomize patches in to make an agent that only polls.
+// polling is the patch for an agent that only polls.
 //
 //go:embed poll/daemonset.yaml
 var polling []byte
 
-// holding is what kustomize patches into the DaemonSet for a hold.
+// holding is the patch of the DaemonSet for a hold.
 //
 //go:embed hold/daemonset.yaml
 var holding []byte
