@@ -16,7 +16,7 @@ const MaxGiveBacks = 20
 const milliseconds = "2006-01-02T15:04:05.000Z07:00"
 
 // GiveBack is the record of an emergency reclaim that was served. It does not change any more. ServedAt is when the
-// Machine was gone, which Cluster API deletes after its infrastructure.
+// schedule was turned off: the Machine was gone then.
 //
 // +kubebuilder:object:generate=false
 type GiveBack struct {

@@ -80,8 +80,7 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 }
 
 // wipe holds unscheduled departures while nearly all machines of the Cluster or of the fleet would leave at once and this
-// is not confirmed. It makes no
-// check while the clock or the warm-up holds departures.
+// is not confirmed. It makes no check while the clock or the warm-up holds departures.
 func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time) {
 	for _, h := range o.fleet.Holds {
 		if h.Reason != v1alpha1.DeparturesHeldReason {

@@ -465,6 +465,31 @@ func TestAnotherDetector(t *testing.T) {
 	}
 }
 
+// TestTheMountStaysDuringAHold removes the hold from the spec while the agent holds the pods: without the mount it could
+// not release them.
+func TestTheMountStaysDuringAHold(t *testing.T) {
+	w := newWorld(t, "java")
+	w.Edit(w.sm, func() {
+		w.sm.Spec.ReclaimHold = reclaimapi.HoldKill
+		w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"}
+	})
+	w.sm.Status.ReclaimHold = &v1alpha1.HoldReport{Pods: 1}
+	w.Must(w.Client.Status().Update(t.Context(), w.sm))
+	w.settle()
+	mounted := func() bool {
+		ds := w.daemonSet()
+		return w.Read(ds) && slices.Contains(ds.Spec.Template.Spec.Containers[0].Args, "--cgroup-root=/host/cgroup")
+	}
+	w.Edit(w.sm, func() { w.sm.Spec.ReclaimHold = reclaimapi.HoldNone })
+	if w.settle(); !mounted() {
+		t.Error("the mount is gone while pods are held")
+	}
+	w.Edit(w.sm, func() { w.sm.Annotations = nil })
+	if w.settle(); mounted() {
+		t.Error("the mount stays after the reclaim")
+	}
+}
+
 // TestTheHoldIsInstalledWhereItIsUsed adds a hold to a ScheduledMachine, removes it from all, and compares what is
 // installed.
 func TestTheHoldIsInstalledWhereItIsUsed(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// hold copies the agent's report of a hold to the status. The Node is often gone before the Machine. It writes only
-// while a recorded request is being served: an earlier write could conflict with the one that records the request.
+// hold copies the agent's report of a hold to the status, because the Node is often gone before the Machine. It stores a
+// report only while a recorded request is being served: an earlier write could conflict with the one that records the
+// request. It removes the report when another machine has joined.
 func (r *Reconciler) hold(ctx context.Context, s *scope) error {
 	sm := s.scheduled
 	report := decideHold(s.holdFacts())

@@ -107,6 +107,11 @@ func TestWhatTheOwnerHasBack(t *testing.T) {
 				"the box is not free yet: it waits for Machine office-machine",
 			},
 		},
+		"Person": {
+			"The agent does not see a request of a person.",
+			[]func(*v1alpha1.ScheduledMachine){withRequest(ada), taking, holds(reclaim.HoldFreeze, nil)},
+			[]string{"the Machine is not deleted yet", "the box is not free yet: it waits for Machine office-machine"},
+		},
 		"Frozen": {
 			"The provider is waited for.",
 			[]func(*v1alpha1.ScheduledMachine){
