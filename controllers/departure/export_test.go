@@ -62,3 +62,6 @@ func (r *Reconciler) StartedElsewhere(now time.Time) []time.Time {
 func (r *Reconciler) SetShare(cluster client.ObjectKey, share rails.Share) {
 	r.cluster(cluster).share = share
 }
+
+// ShareOf returns the share of a Cluster in the machines of the fleet.
+func (r *Reconciler) ShareOf(cluster client.ObjectKey) rails.Share { return r.cluster(cluster).share }

@@ -116,6 +116,18 @@ func TestAWipeOfTheFleetIsHeld(t *testing.T) {
 	w.look(1, 1, "0")
 }
 
+// TestAClusterCountsFromTheWarmUpOn has a Cluster without candidates, which is not planned again after the warm-up. If it
+// did not count, the candidates of other Clusters would look like nearly all machines.
+func TestAClusterCountsFromTheWarmUpOn(t *testing.T) {
+	w := newWorld(t, 40)
+	w.guarded = true
+	w.start()
+	w.plan()
+	if got := w.r.ShareOf(lab); got != (rails.Share{Baseline: 40, Kept: 40}) {
+		t.Errorf("in the warm-up, the share is %+v", got)
+	}
+}
+
 // TestWhatIsNoWipe has departures that need no live list.
 func TestWhatIsNoWipe(t *testing.T) {
 	for name, tc := range map[string]struct {
