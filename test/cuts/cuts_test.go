@@ -127,7 +127,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 			reason: "Nothing says why a machine leaves.",
 			cut: []edit{
 				{"internal/actuate/remove.go", "\tchildren.Record(m, d)\n", "\tif len(d.Skips) > 0 {\n\t\tchildren.Record(m, d)\n\t}\n"},
-				{"controllers/departure/publish.go", "r.set(ctx, m, admitted, d, change)", "true, error(nil)"},
+				{"internal/actuate/remove.go", "\t\tchildren.SetDeparture(m, d)\n", "\t\tif d.Since.IsZero() {\n\t\t\tchildren.SetDeparture(m, d)\n\t\t}\n"},
 				{"controllers/departure/publish.go", "if state, _ := children.StateOf(admitted, now); state != children.Admitted {", "if false {"},
 			},
 			leave: windowEnds, broken: []string{"steps"},
