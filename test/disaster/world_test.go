@@ -27,8 +27,9 @@ import (
 )
 
 const (
-	// patience bounds one step, on a busy machine.
-	patience = 3 * time.Minute
+	// patience bounds one step, on a busy machine. It exceeds the longest back-off of a manager, five minutes: an
+	// object whose kind could not be read for minutes is read again only then.
+	patience = 6 * time.Minute
 	// writers is how many objects a tool writes in parallel.
 	writers = 8
 	// still exceeds the window of the departure cap: if no machine leaves for so long, no departure is allowed.
