@@ -54,9 +54,11 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) error {
 	return err
 }
 
-// needsAgent reports whether an agent must run on the Node. During a reclaim, the Node does not change.
+// needsAgent reports whether an agent must run on the Node. During a reclaim, the Node does not change. A request that is
+// refused starts none.
 func (s *scope) needsAgent() bool {
-	return s.node != nil && s.configMapErr == nil && s.node.DeletionTimestamp.IsZero() && !reclaimapi.Requested(s.node.Annotations) &&
+	return s.node != nil && s.configMapErr == nil && s.node.DeletionTimestamp.IsZero() &&
+		(!reclaimapi.Requested(s.node.Annotations) || s.refuses()) &&
 		!s.scheduled.BeingReclaimed() && installed.OnNode(s.scheduled, s.machine) &&
 		s.cluster != nil && s.cluster.DeletionTimestamp.IsZero()
 }
@@ -114,7 +116,7 @@ func (s *scope) filled(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	cm = cm.DeepCopy()
 	installed.Claim(cm, s.key)
 	cm.Labels = installed.With(cm.Labels, installed.AgentLabels)
-	cm.Data = map[string]string{reclaimapi.ConfigMapKey: s.scheduled.Spec.AgentConfig().Text()}
+	cm.Data = map[string]string{reclaimapi.ConfigMapKey: s.agentConfig().Text()}
 	cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
 	return cm
 }

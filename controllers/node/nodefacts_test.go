@@ -30,6 +30,7 @@ func TestWhatANodeSaysWakes(t *testing.T) {
 		"Leaves":    {"The agent goes with it.", func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Now()) }, true},
 		"NotReady":  {"Nobody knows any more whether the agent runs.", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
 		"MachineID": {"The host is another, or was installed anew.", func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "b" }, true},
+		"Provider":  {"A request is refused.", func(n *corev1.Node) { n.Spec.ProviderID = "lab:///b" }, true},
 		"Taints":    {"A taint of ours may be gone.", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{theirs} }, true},
 		"Record":    {"It says which taints are ours.", func(n *corev1.Node) { n.Annotations[v1alpha1.NodeAppliedTaintsAnnotation] = "" }, true},
 		"Condition": {"A condition of ours may be gone.", func(n *corev1.Node) {

@@ -3,11 +3,13 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,9 +49,22 @@ func (r *Reconciler) protection(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// refuses reports whether requests from the Node are refused. Then its pods are not held, because its machine stays.
+func (s *scope) refuses() bool {
+	return s.node != nil && s.machine != nil && (util.IsControlPlaneMachine(s.machine) || s.hostMismatch() != "")
+}
+
+// agentConfig returns the configuration of the agent on the Node.
+func (s *scope) agentConfig() reclaimapi.Config {
+	c := s.scheduled.Spec.AgentConfig()
+	if s.refuses() {
+		c.Hold = reclaimapi.HoldNone
+	}
+	return c
+}
+
 // configOf returns the hash of the agent's configuration, empty if it names no programs to watch for.
-func configOf(sm *v1alpha1.ScheduledMachine) string {
-	c := sm.Spec.AgentConfig()
+func configOf(c reclaimapi.Config) string {
 	if c.Inert() {
 		return ""
 	}
@@ -58,7 +73,7 @@ func configOf(sm *v1alpha1.ScheduledMachine) string {
 
 // usesAgent reports whether a ScheduledMachine needs the agent, or has the condition OwnerProtected.
 func usesAgent(sm *v1alpha1.ScheduledMachine) bool {
-	return configOf(sm) != "" || conditions.Has(sm, v1alpha1.OwnerProtectedCondition)
+	return !sm.Spec.AgentConfig().Inert() || conditions.Has(sm, v1alpha1.OwnerProtectedCondition)
 }
 
 // protectionFacts converts the observed objects to the facts of the decision. installs reports that 5-Spot installs the
@@ -66,7 +81,7 @@ func usesAgent(sm *v1alpha1.ScheduledMachine) bool {
 func (s *scope) protectionFacts(installs bool) Facts {
 	unreadable := s.unreadable() != nil
 	f := Facts{
-		Wanted: configOf(s.scheduled), Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
+		Wanted: configOf(s.agentConfig()), Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
 		Tried: !installs, Elsewhere: !installs, Failure: s.failure, Staged: s.staged, RejectedNode: s.host.NodeRejection(),
 	}
 	if c := s.installation(); c != nil && installs {
@@ -83,6 +98,9 @@ func (s *scope) protectionFacts(installs bool) Facts {
 		if state, ok := reclaimapi.ParseHoldState(s.node.Annotations[reclaimapi.HoldAnnotation]); ok && s.scheduled.Spec.ReclaimHold.Asked() {
 			f.Hold, f.HoldUnavailable = string(s.scheduled.Spec.ReclaimHold), clip.Line(state.Unavailable)
 		}
+		if s.scheduled.Spec.ReclaimHold.Asked() && s.refuses() {
+			f.Hold, f.HoldUnavailable = string(s.scheduled.Spec.ReclaimHold), "an owner's request never removes a machine of a control plane"
+		}
 		f.Changed, f.Refused = s.hostMismatch(), s.refused()
 	}
 	if s.pod != nil {
@@ -97,17 +115,20 @@ func (s *scope) protectionFacts(installs bool) Facts {
 // nodeLeaving reports whether the Node is being deleted, or has a request of the owner that is served. The agent is
 // then removed, or has nothing more to report.
 func (s *scope) nodeLeaving() bool {
-	return s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations) && s.hostMismatch() == "")
+	return s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations) && !s.refuses())
 }
 
 // hostMismatch returns why requests from the Node are refused, empty if they are served. Either the Node reports
-// another machine ID than before, or the agent exited with code 3 and is not running. A restarted container still has
-// the exit code of an earlier run in its status.
+// another machine ID or provider ID than before, or the agent exited with code 3 and is not running. A restarted
+// container still has the exit code of an earlier run in its status.
 func (s *scope) hostMismatch() string {
 	now, first := s.node.Status.NodeInfo.MachineID, children.Known(s.scheduled, s.machine).MachineID
 	switch {
 	case now != "" && first != "" && now != first:
 		return fmt.Sprintf("Node %s has the machine ID %q, and had %q first", s.node.Name, clip.To(clip.Line(now), maxID), first)
+	case s.machine != nil && !s.host.Is(s.node):
+		return fmt.Sprintf("Node %s has the provider ID %q, and its Machine %q", s.node.Name,
+			clip.To(clip.Line(s.node.Spec.ProviderID), maxID), clip.To(clip.Line(cmp.Or(s.host.Reported.ProviderID, s.host.ProviderID)), maxID))
 	case s.pod != nil && !running(s.pod) && exitOf(s.pod) == exitIdentity:
 		return fmt.Sprintf("Node %s has another machine ID than its host, and the agent refused a request of the owner", s.node.Name)
 	default:

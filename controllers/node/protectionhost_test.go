@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -89,4 +90,36 @@ func TestAnAgentThatRefusedIsNotProtecting(t *testing.T) {
 	w.want(metav1.ConditionFalse, "HostChanged", "the agent refused a request of the owner", written...)
 	w.setReady(true)
 	w.want(metav1.ConditionTrue, "Watching", "", written...)
+}
+
+// TestNoHoldWhereRequestsAreRefused covers Nodes whose machine would stay after a request: their pods keep running, also
+// while a request stands.
+func TestNoHoldWhereRequestsAreRefused(t *testing.T) {
+	otherProvider := func(w *world) { w.Edit(w.node, func() { w.node.Spec.ProviderID = "lab:///other" }) }
+	for name, tc := range map[string]struct {
+		refuse  func(*world)
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+	}{
+		"ProviderID": {otherProvider, metav1.ConditionFalse, "HostChanged", `has the provider ID "lab:///other", and its Machine "lab:///box"`},
+		"ControlPlane": {func(w *world) {
+			m := w.machine()
+			w.Edit(m, func() { m.Labels[clusterv1.MachineControlPlaneLabel] = "" })
+		}, metav1.ConditionTrue, "HoldUnavailable", "reclaimHold Kill has no effect: an owner's request never removes a machine of a control plane"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := holding(t)
+			m := w.machine()
+			w.Edit(m, func() { m.Spec.ProviderID = "lab:///box" })
+			w.annotate(map[string]string{reclaim.RequestedAnnotation: "true"})
+			w.writes("the request will be served")
+			tc.refuse(w)
+			w.Must(w.reconcile())
+			w.wantAgent("java") // It has no hold.
+			w.annotate(map[string]string{reclaim.StateAnnotation: said("netlink", reclaim.ConfigFor([]string{"java"}))})
+			w.pass(15 * time.Second)
+			w.want(tc.status, tc.reason, tc.message)
+		})
+	}
 }

@@ -127,7 +127,7 @@ func nodeFacts(obj client.Object) any {
 	}
 	s := scope{scheduled: &v1alpha1.ScheduledMachine{}, node: node}
 	return []any{
-		node.UID, s.taintFacts(), conditionsOf(node), node.Status.NodeInfo.MachineID, node.DeletionTimestamp.IsZero(),
+		node.UID, s.taintFacts(), conditionsOf(node), node.Status.NodeInfo.MachineID, node.Spec.ProviderID, node.DeletionTimestamp.IsZero(),
 		node.Labels[reclaimapi.AgentLabel], node.Annotations[reclaimapi.StateAnnotation], node.Annotations[reclaimapi.HoldAnnotation], reclaimapi.Requested(node.Annotations),
 	}
 }

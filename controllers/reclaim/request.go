@@ -3,7 +3,6 @@
 package reclaim
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -32,7 +31,7 @@ func classify(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Rec
 	if machine == nil {
 		return lifecycle.FreshRequest
 	}
-	if !sameHost(node, host) {
+	if !host.Is(node) {
 		return lifecycle.ForeignRequest
 	}
 	// A Node that is not older than the Machine cannot carry an older request.
@@ -59,27 +58,6 @@ func requestedSinceReady(node *corev1.Node) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !at.Before(c.LastTransitionTime.Time)
 	})
 }
-
-// sameHost compares the Node's provider ID and machine ID with the Machine's. The agent has compared the machine ID
-// already, but a foreign Node of the same name has no agent. The accepted provider ID counts, and the one that the
-// Machine reports now.
-func sameHost(node *corev1.Node, host children.Host) bool {
-	if node.Name != host.Node {
-		return proves(node, host)
-	}
-	id, known := node.Spec.ProviderID, cmp.Or(host.ProviderID, host.Reported.ProviderID)
-	return (agree(id, known) || id == host.Reported.ProviderID) && agree(node.Status.NodeInfo.MachineID, host.MachineID)
-}
-
-// proves reports whether a Node that is not the accepted Node of the Machine still is its host, by the provider ID.
-// Cluster API finds Nodes by this ID.
-func proves(node *corev1.Node, host children.Host) bool {
-	id := node.Spec.ProviderID
-	return id != "" && (id == host.ProviderID || id == host.Reported.ProviderID)
-}
-
-// agree reports whether a and b are equal, or one of them is unknown.
-func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
 // requestedAt returns when the request was written: by the API server's clock if known, else by the Node's. Zero means
 // unknown.

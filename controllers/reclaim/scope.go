@@ -105,7 +105,7 @@ func (r *Reconciler) readNode(ctx context.Context, s *scope) error {
 	}
 	other, otherErr := r.observeNode(ctx, cluster, s.host.Reported.Node)
 	reported := s.classifyRequest(other)
-	if reported == lifecycle.FreshRequest || reported != lifecycle.NoRequest && accepted == lifecycle.NoRequest && proves(other, s.host) {
+	if reported == lifecycle.FreshRequest || reported != lifecycle.NoRequest && accepted == lifecycle.NoRequest && s.host.Proves(other) {
 		s.node = other
 	}
 	return errors.Join(hostErr, err, otherErr)

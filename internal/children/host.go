@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/index"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +41,27 @@ func (h Host) NodeRejection() string {
 	}
 	return ""
 }
+
+// Is reports whether a Node is the Machine's host, by its provider ID and machine ID. A Node of another host may have
+// taken the name. An unknown ID agrees with every other. The accepted provider ID counts, and the one that the Machine
+// reports now.
+func (h Host) Is(node *corev1.Node) bool {
+	if node.Name != h.Node {
+		return h.Proves(node)
+	}
+	id, known := node.Spec.ProviderID, cmp.Or(h.ProviderID, h.Reported.ProviderID)
+	return (agree(id, known) || id == h.Reported.ProviderID) && agree(node.Status.NodeInfo.MachineID, h.MachineID)
+}
+
+// Proves reports whether the provider ID of a Node, which may not be the accepted one, is the Machine's. Cluster API
+// finds Nodes by this ID.
+func (h Host) Proves(node *corev1.Node) bool {
+	id := node.Spec.ProviderID
+	return id != "" && (id == h.ProviderID || id == h.Reported.ProviderID)
+}
+
+// agree reports whether a and b are equal, or one of them is unknown.
+func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
 // Host validates what a Machine of sm reports about its host. Every controller that needs the Node of a Machine
 // uses it. It reads other Machines only if the report is not accepted yet.
