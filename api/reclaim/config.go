@@ -95,6 +95,12 @@ func (c Config) Adds(text string) bool {
 	})
 }
 
+// TextAsksHold reports whether a text of a Config has a hold.
+func TextAsksHold(text string) bool { return strings.Contains(text, "\n"+holdKey+" = ") }
+
+// holdKey is the key of Config.Hold in a text. Only a key is at the start of a line.
+const holdKey = "reclaim_hold"
+
 func (c Config) body() string {
 	var b strings.Builder
 	writeList(&b, "match_commands", c.MatchCommands)
@@ -104,7 +110,7 @@ func (c Config) body() string {
 	b.WriteByte('\n')
 	// An agent of an earlier build rejects a key that it does not know.
 	if c.Hold.Asked() {
-		b.WriteString("reclaim_hold = ")
+		b.WriteString(holdKey + " = ")
 		writeString(&b, string(c.Hold))
 		b.WriteByte('\n')
 	}

@@ -465,29 +465,39 @@ func TestAnotherDetector(t *testing.T) {
 	}
 }
 
-// TestTheMountStaysDuringAHold removes the hold from the spec while the agent holds the pods: without the mount it could
-// not release them.
+// TestTheMountStaysDuringAHold removes the hold from the spec. Without the mount, an agent could not release the pods that
+// it holds: for example, for a request that the manager refuses, or has not recorded.
 func TestTheMountStaysDuringAHold(t *testing.T) {
 	w := newWorld(t, "java")
-	w.Edit(w.sm, func() {
-		w.sm.Spec.ReclaimHold = reclaimapi.HoldKill
-		w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"}
-	})
-	w.sm.Status.ReclaimHold = &v1alpha1.HoldReport{Pods: 1}
-	w.Must(w.Client.Status().Update(t.Context(), w.sm))
 	w.settle()
-	mounted := func() bool {
+	w.optIn(w.node)
+	cm := w.configMap(w.node)
+	w.Read(cm)
+	configure := func(c reclaimapi.Config) { w.Edit(cm, func() { cm.Data = map[string]string{reclaimapi.ConfigMapKey: c.Text()} }) }
+	mounted := func(reason string, want bool) {
+		t.Helper()
+		w.settle()
 		ds := w.daemonSet()
-		return w.Read(ds) && slices.Contains(ds.Spec.Template.Spec.Containers[0].Args, "--cgroup-root=/host/cgroup")
+		if got := w.Read(ds) && slices.Contains(ds.Spec.Template.Spec.Containers[0].Args, "--cgroup-root=/host/cgroup"); got != want {
+			t.Errorf("%s: mounted: %t", reason, got)
+		}
 	}
+	w.Edit(w.sm, func() { w.sm.Spec.ReclaimHold = reclaimapi.HoldKill })
+	configure(w.sm.Spec.AgentConfig())
+	mounted("the machine has a hold", true)
 	w.Edit(w.sm, func() { w.sm.Spec.ReclaimHold = reclaimapi.HoldNone })
-	if w.settle(); !mounted() {
-		t.Error("the mount is gone while pods are held")
-	}
-	w.Edit(w.sm, func() { w.sm.Annotations = nil })
-	if w.settle(); mounted() {
-		t.Error("the mount stays after the reclaim")
-	}
+	mounted("the agent has its old configuration, because of the request on its Node", true)
+	w.restart()
+	mounted("and also after a restart", true)
+	w.Edit(w.node, func() {
+		w.node.Annotations = map[string]string{reclaimapi.HoldAnnotation: reclaimapi.HoldState{Pods: 1}.Text()}
+	})
+	configure(w.sm.Spec.AgentConfig())
+	mounted("the agent has not released the pods", true)
+	w.Edit(w.node, func() {
+		w.node.Annotations = map[string]string{reclaimapi.HoldAnnotation: reclaimapi.HoldState{Unavailable: "cgroup v1"}.Text()}
+	})
+	mounted("no pods are held", false)
 }
 
 // TestTheHoldIsInstalledWhereItIsUsed adds a hold to a ScheduledMachine, removes it from all, and compares what is

@@ -32,8 +32,8 @@ type claim struct {
 	keep      bool
 }
 
-// observeConfigMaps finds 5-Spot's ConfigMaps for Nodes without an agent. The ConfigMap of a Node stays during a
-// reclaim, a pause, and under another manager.
+// observeConfigMaps finds 5-Spot's ConfigMaps for Nodes without an agent, and whether an agent may hold pods. The
+// ConfigMap of a Node stays during a reclaim, a pause, and under another manager.
 func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines []v1alpha1.ScheduledMachine) error {
 	list := &corev1.ConfigMapList{}
 	ours := client.MatchingLabels(installed.With(map[string]string{installed.ManagedByLabel: installed.ManagedBy}, installed.AgentLabels))
@@ -51,9 +51,11 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines [
 			continue
 		}
 		node, err := workload.Node(ctx, s.reader, installed.NodeOf(cm))
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
+		}
+		s.holds = s.holds || reclaimapi.TextAsksHold(cm.Data[reclaimapi.ConfigMapKey]) || node != nil && reportsHeldPods(node)
+		switch {
 		case c.keep, claimed && node != nil && reclaimapi.Requested(node.Annotations):
 			s.kept = true
 		default:
@@ -61,6 +63,13 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines [
 		}
 	}
 	return nil
+}
+
+// reportsHeldPods reports whether the agent of a Node holds pods, also after its configuration has no hold any more. It
+// needs the cgroup files to release them.
+func reportsHeldPods(node client.Object) bool {
+	state, ok := reclaimapi.ParseHoldState(node.GetAnnotations()[reclaimapi.HoldAnnotation])
+	return ok && state.Unavailable == ""
 }
 
 func wrap(doing string, err error) error {

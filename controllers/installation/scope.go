@@ -24,7 +24,7 @@ type scope struct {
 	// used reports that a ScheduledMachine of the Cluster needs the agent. guarded reports that the Cluster needs the
 	// guard: it has a ScheduledMachine, and there are manifests.
 	used, guarded bool
-	// holds reports that a ScheduledMachine of the Cluster has a reclaimHold.
+	// holds reports that a ScheduledMachine of the Cluster has a reclaimHold, or that an agent may still hold pods.
 	holds bool
 	// kept reports that a Node has an agent, or may need it again. The agent is not removed then.
 	kept     bool
@@ -60,12 +60,6 @@ func (s *scope) intent(why string, sm *v1alpha1.ScheduledMachine) actuate.Intent
 	return i
 }
 
-// holds reports whether the machine's agent needs the cgroup files: for a hold, or to release the pods that it holds after
-// spec.reclaimHold was removed.
-func holds(sm *v1alpha1.ScheduledMachine) bool {
-	return sm.Spec.HoldsPods() || sm.BeingReclaimed() && sm.Status.ReclaimHold != nil
-}
-
 // observe returns nil if there is nothing to do. If the workload cluster cannot be read, it returns the scope, too.
 func (r *Reconciler) observe(ctx context.Context, cluster *clusterv1.Cluster) (*scope, error) {
 	key := client.ObjectKeyFromObject(cluster)
@@ -78,9 +72,8 @@ func (r *Reconciler) observe(ctx context.Context, cluster *clusterv1.Cluster) (*
 	for i := range list.Items {
 		uses := installed.Uses(&list.Items[i])
 		s.used = s.used || uses
-		s.holds = s.holds || uses && holds(&list.Items[i])
+		s.holds = s.holds || uses && list.Items[i].Spec.HoldsPods()
 	}
-	s.state.setHolds(s.holds)
 	concerned := false
 	for _, p := range []installed.Part{installed.Agent, installed.Guard} {
 		if s.needs(p) {
@@ -94,7 +87,11 @@ func (r *Reconciler) observe(ctx context.Context, cluster *clusterv1.Cluster) (*
 	if err := r.connect(ctx, s); err != nil {
 		return s, err
 	}
-	return s, r.observeConfigMaps(ctx, s, list.Items)
+	if err := r.observeConfigMaps(ctx, s, list.Items); err != nil {
+		return s, err
+	}
+	s.state.setHolds(s.holds)
+	return s, nil
 }
 
 // connect reads through a cache if the Cluster uses a part. Otherwise it reads live: a few requests suffice to check

@@ -117,12 +117,13 @@ func ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}}}
 }
 
-// requestChanged filters for Nodes on which an owner's request begins or ends.
+// requestChanged filters for Nodes on which an owner's request, or a hold of pods, begins or ends.
 func requestChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return reclaimapi.Requested(e.ObjectOld.GetAnnotations()) != reclaimapi.Requested(e.ObjectNew.GetAnnotations())
+			return reclaimapi.Requested(e.ObjectOld.GetAnnotations()) != reclaimapi.Requested(e.ObjectNew.GetAnnotations()) ||
+				reportsHeldPods(e.ObjectOld) != reportsHeldPods(e.ObjectNew)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false }, // Garbage collection deletes its ConfigMap.
 	}
