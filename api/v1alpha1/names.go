@@ -375,8 +375,9 @@ const (
 	// CannotSeeProcessesReason means that the agent runs and cannot read the processes of
 	// other users, so that it notices no program of the owner. The message says what to do.
 	CannotSeeProcessesReason = "CannotSeeProcesses"
-	// HostChangedReason means that the machine ID of the Node differs from the first one, or from
-	// the host's: requests of the owner are refused. The message names a refused one.
+	// HostChangedReason means that the machine ID of the Node differs from the first one or from
+	// the host's, or its provider ID from the Machine's: requests of the owner are refused. The
+	// message names a refused one.
 	HostChangedReason = "HostChanged"
 	// ConfigurationPendingReason means that the agent has not read the current programs of the
 	// spec yet.
