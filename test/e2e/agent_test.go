@@ -69,8 +69,14 @@ func (l *lab) giveToOwner(sm *v1alpha1.ScheduledMachine, detector, command strin
 // waitConfigured waits until the Node has the agent's label, and its ConfigMap has these commands.
 func (l *lab) waitConfigured(c *plane.Cluster, node string, commands ...string) {
 	l.t.Helper()
+	l.waitConfig(c, node, reclaim.ConfigFor(commands))
+}
+
+// waitConfig waits until the Node has the agent's label, and its ConfigMap this Config.
+func (l *lab) waitConfig(c *plane.Cluster, node string, config reclaim.Config) {
+	l.t.Helper()
 	ctx := timeout(l.t, patience)
-	want := reclaim.ConfigFor(commands).Text()
+	want := config.Text()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: reclaim.ConfigMapName(node)}}
 	l.must(c.Wait(ctx, cm, func() error {
 		if got := cm.Data[reclaim.ConfigMapKey]; got != want {

@@ -176,7 +176,7 @@ type installedAgent struct {
 func (l *lab) waitAgent(sm *v1alpha1.ScheduledMachine) installedAgent {
 	l.t.Helper()
 	node := l.node(sm).Name
-	l.waitConfigured(l.Cluster, node, sm.Spec.KillIfCommands...)
+	l.waitConfig(l.Cluster, node, sm.Spec.AgentConfig())
 	var agent installedAgent
 	l.until(func(ctx context.Context) error {
 		pods := &corev1.PodList{}

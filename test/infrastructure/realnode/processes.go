@@ -3,7 +3,9 @@
 package realnode
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -25,6 +27,25 @@ type Process struct {
 func (p Process) Alive() bool {
 	now, ok := processOf(p.PID)
 	return ok && now.start == p.start && !now.ended
+}
+
+// Frozen reports whether all processes of its control group, of version 2, are frozen.
+func (p Process) Frozen() (bool, error) {
+	mounts, err := readCgroupMounts()
+	if err != nil {
+		return false, err
+	}
+	groups, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
+	if err != nil {
+		return false, err
+	}
+	_, path, ok := strings.Cut("\n"+string(groups), "\n0::")
+	if !ok || mounts.unified == "" {
+		return false, errors.New("the process is in no control group of version 2")
+	}
+	path, _, _ = strings.Cut(path, "\n")
+	events, err := os.ReadFile(filepath.Join(mounts.unified, path, "cgroup.events")) //nolint:gosec // a file of the kernel
+	return strings.Contains("\n"+string(events), "\nfrozen 1\n"), err
 }
 
 // Below lists the descendants of pid, parents first.
