@@ -4,34 +4,32 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-const (
-	resource          = "scheduledmachines"
-	reclaimedResource = "reclaimedmachines"
-)
-
-// cluster reads and patches ScheduledMachines. Each call is one request; there is no API discovery.
+// cluster reads and writes objects of one cluster. Each call is one request; there is no API discovery.
 type cluster struct {
-	rest      rest.Interface
+	client.WithWatch
+
 	namespace string
 	// chosen reports that the command line names the namespace.
 	chosen bool
@@ -47,20 +45,35 @@ func connect(config clientcmd.ClientConfig) (*cluster, error) {
 	if err != nil {
 		return nil, failed("reading kubeconfig", err)
 	}
+	c.QPS, c.Burst = 50, 300 // as kubectl: with client-go's defaults, undo-delete of 100 machines takes minutes
+	c.WarningHandler = rest.WarningLogger{}
 	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("building scheme: %w", err)
 	}
-	c.QPS, c.Burst = 50, 300 // as kubectl: with client-go's defaults, undo-delete of 100 machines takes minutes
-	c.GroupVersion = &v1alpha1.GroupVersion
-	c.APIPath = "/apis"
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(c)
+	direct, err := client.NewWithWatch(c, client.Options{Scheme: scheme, Mapper: mapper()})
 	if err != nil {
 		return nil, failed("reading kubeconfig", err)
 	}
-	return &cluster{rest: client, namespace: namespace, chosen: chosen}, nil
+	return &cluster{direct, namespace, chosen}, nil
+}
+
+// mapper returns the resources of the kinds that this program uses.
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	for _, namespaced := range []schema.GroupVersionKind{
+		v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithKind("ReclaimedMachine"),
+		clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("Machine"), corev1.SchemeGroupVersion.WithKind("Event"),
+	} {
+		m.Add(namespaced, meta.RESTScopeNamespace)
+	}
+	return m
+}
+
+// key returns the key of an object in the namespace of the command line.
+func (c *cluster) key(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: c.namespace, Name: name}
 }
 
 // get returns the objects with those names. It joins one error per object that it cannot read.
@@ -68,7 +81,7 @@ func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.Scheduled
 	objects := make([]v1alpha1.ScheduledMachine, len(names))
 	var errs []error
 	for i, name := range names {
-		err := c.rest.Get().Namespace(c.namespace).Resource(resource).Name(name).Do(ctx).Into(&objects[i])
+		err := c.Get(ctx, c.key(name), &objects[i])
 		if (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) && !c.chosen {
 			err = c.findInOtherNamespaces(ctx, name, &objects[i], err)
 		}
@@ -81,7 +94,7 @@ func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.Scheduled
 // namespace. It succeeds if the person may list all namespaces and exactly one object has the name.
 func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, absent error) error {
 	var all v1alpha1.ScheduledMachineList
-	if err := c.rest.Get().Resource(resource).Param("fieldSelector", "metadata.name="+name).Do(ctx).Into(&all); err == nil && len(all.Items) == 1 && all.Items[0].Name == name {
+	if err := c.List(ctx, &all, client.MatchingFields{metav1.ObjectNameField: name}); err == nil && len(all.Items) == 1 && all.Items[0].Name == name {
 		*into = all.Items[0]
 		return nil
 	}
@@ -94,16 +107,24 @@ func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *
 // list returns the objects of one namespace, or of all namespaces if namespace is empty.
 func (c *cluster) list(ctx context.Context, namespace string) ([]v1alpha1.ScheduledMachine, error) {
 	var objects v1alpha1.ScheduledMachineList
-	err := c.rest.Get().Namespace(namespace).Resource(resource).Do(ctx).Into(&objects)
+	err := c.List(ctx, &objects, client.InNamespace(namespace))
 	if apierrors.IsForbidden(err) {
 		err = fmt.Errorf("%w; if you may see only some machines, name one: kubectl 5spot status NAME", err)
 	}
-	return objects.Items, failed("listing "+resource, err)
+	return objects.Items, failed("listing scheduledmachines", err)
 }
 
-// change reads one object and applies the merge patch that want returns for it. A nil patch means no change. On a
-// conflict it reads the object again and calls want again. It returns the object as it then is in the cluster.
-func (c *cluster) change(ctx context.Context, name string, want func(*v1alpha1.ScheduledMachine) (map[string]any, error)) (*v1alpha1.ScheduledMachine, error) {
+// metadata lists the metadata of objects. The API server sends nothing else.
+func (c *cluster) metadata(ctx context.Context, kind schema.GroupVersionKind, opts ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	err := c.List(ctx, list, opts...)
+	return list.Items, err
+}
+
+// change reads one object and writes what edit changes in it. On a conflict it reads the object again and calls edit
+// again. It returns the object as it then is in the cluster.
+func (c *cluster) change(ctx context.Context, name string, edit func(*v1alpha1.ScheduledMachine) error) (*v1alpha1.ScheduledMachine, error) {
 	var m *v1alpha1.ScheduledMachine
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		objects, err := c.get(ctx, []string{name})
@@ -113,12 +134,11 @@ func (c *cluster) change(ctx context.Context, name string, want func(*v1alpha1.S
 		if m = &objects[0]; m.Namespace != c.namespace {
 			return fmt.Errorf("%s is in namespace %s, which the command line does not name: add -n %s", name, m.Namespace, m.Namespace)
 		}
-		patch, err := want(m)
-		if err != nil || patch == nil {
+		before := m.DeepCopy()
+		if err := edit(m); err != nil || equality.Semantic.DeepEqual(before, m) {
 			return err
 		}
-		m, err = c.patch(ctx, m, patch)
-		return err
+		return c.patch(ctx, m, before)
 	})
 	if apierrors.IsConflict(err) {
 		err = failed("changing "+name, err)
@@ -126,47 +146,25 @@ func (c *cluster) change(ctx context.Context, name string, want func(*v1alpha1.S
 	return m, err
 }
 
-// patch sends a merge patch that fails with a conflict if m is not the newest version. It returns a conflict unwrapped,
-// so that the caller can retry.
-func (c *cluster) patch(ctx context.Context, m *v1alpha1.ScheduledMachine, patch map[string]any) (*v1alpha1.ScheduledMachine, error) {
-	metadata, ok := patch["metadata"].(map[string]any)
-	if !ok {
-		metadata = map[string]any{}
-		patch["metadata"] = metadata
-	}
-	metadata["resourceVersion"] = m.ResourceVersion
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return nil, fmt.Errorf("building patch: %w", err)
-	}
-	changed := &v1alpha1.ScheduledMachine{}
-	err = c.rest.Patch(types.MergePatchType).Namespace(m.Namespace).Resource(resource).Name(m.Name).
-		Param("fieldManager", writer.Plugin).Body(body).Do(ctx).Into(changed)
+// patch sends the changes of m since before. It fails with a conflict if before is not the newest version. It returns a
+// conflict unwrapped, so that the caller can retry.
+func (c *cluster) patch(ctx context.Context, m, before *v1alpha1.ScheduledMachine) error {
+	err := c.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(writer.Plugin))
 	if err != nil && !apierrors.IsConflict(err) {
-		return nil, failed("changing "+m.Name, err)
+		return failed("changing "+m.Name, err)
 	}
-	return changed, err
+	return err
 }
 
 // reclaimedMachine returns the ReclaimedMachine with that name. It returns nil if there is none, or if the person may
 // not read it.
 func (c *cluster) reclaimedMachine(ctx context.Context, name string) (*v1alpha1.ReclaimedMachine, error) {
 	left := &v1alpha1.ReclaimedMachine{}
-	err := c.rest.Get().Namespace(c.namespace).Resource(reclaimedResource).Name(name).Do(ctx).Into(left)
+	err := c.Get(ctx, c.key(name), left)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil
 	}
 	return left, failed("reading ReclaimedMachine "+name, err)
-}
-
-// forget deletes this ReclaimedMachine, and no later one with its name. A missing object is not an error.
-func (c *cluster) forget(ctx context.Context, left *v1alpha1.ReclaimedMachine) error {
-	err := c.rest.Delete().Namespace(left.Namespace).Resource(reclaimedResource).Name(left.Name).
-		Body(&metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(left.UID))}).Do(ctx).Error()
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // reconnect is the pause before the next watch, for a server that ends each watch at once.
@@ -177,7 +175,7 @@ const reconnect = time.Second
 func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.ScheduledMachine) (done bool, err error)) error {
 	for {
 		m := &v1alpha1.ScheduledMachine{}
-		err := c.rest.Get().Namespace(c.namespace).Resource(resource).Name(name).Do(ctx).Into(m)
+		err := c.Get(ctx, c.key(name), m)
 		switch {
 		case apierrors.IsNotFound(err):
 			m = nil
@@ -201,8 +199,8 @@ func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.S
 
 // watch runs one watch for follow. It returns false if the server ends the watch.
 func (c *cluster) watch(ctx context.Context, m *v1alpha1.ScheduledMachine, seen func(*v1alpha1.ScheduledMachine) (bool, error)) (bool, error) {
-	w, err := c.rest.Get().Namespace(m.Namespace).Resource(resource).Param("watch", "true").
-		Param("fieldSelector", "metadata.name="+m.Name).Param("resourceVersion", m.ResourceVersion).Watch(ctx)
+	w, err := c.Watch(ctx, &v1alpha1.ScheduledMachineList{}, client.InNamespace(m.Namespace), client.MatchingFields{metav1.ObjectNameField: m.Name},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: m.ResourceVersion}})
 	if err != nil {
 		return false, failed("watching "+m.Name, err)
 	}

@@ -4,11 +4,11 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -49,7 +49,7 @@ func complete(config clientcmd.ClientConfig, values func(context.Context, *clust
 
 // completeFlags registers completion for the flags that several commands share.
 func completeFlags(root *cobra.Command, config clientcmd.ClientConfig) {
-	register(root, "namespace", complete(config, func(ctx context.Context, c *cluster) []string { return c.namespaces(ctx) }))
+	register(root, "namespace", complete(config, namespaces))
 	register(root, "context", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		raw, err := config.RawConfig()
 		if err != nil {
@@ -79,17 +79,14 @@ func register(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 }
 
 // namespaces returns the names of all namespaces, none if the person may not list them.
-func (c *cluster) namespaces(ctx context.Context) []string {
-	raw, err := c.rest.Get().AbsPath("/api/v1/namespaces").Do(ctx).Raw()
-	var list struct {
-		Items []ourMachine `json:"items"`
-	}
-	if err != nil || json.Unmarshal(raw, &list) != nil {
+func namespaces(ctx context.Context, c *cluster) []string {
+	list, err := c.metadata(ctx, corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err != nil {
 		return nil
 	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].Name
 	}
 	return names
 }

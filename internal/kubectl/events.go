@@ -4,7 +4,6 @@ package kubectl
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
@@ -39,13 +39,8 @@ const mostEvents = 3
 // requestEvents returns the latest Events about requests, newest first. It returns none if they cannot be read: they
 // are optional, and an owner's Role does not need the permission.
 func (c *cluster) requestEvents(ctx context.Context, m *v1alpha1.ScheduledMachine) []event {
-	raw, err := c.rest.Get().AbsPath("/api/v1").Namespace(m.Namespace).Resource("events").
-		Param("fieldSelector", "involvedObject.kind="+kind+",involvedObject.name="+m.Name).Do(ctx).Raw()
-	if err != nil {
-		return nil
-	}
 	var list corev1.EventList
-	if json.Unmarshal(raw, &list) != nil {
+	if err := c.List(ctx, &list, client.InNamespace(m.Namespace), client.MatchingFields{"involvedObject.kind": kind, "involvedObject.name": m.Name}); err != nil {
 		return nil
 	}
 	var found []event

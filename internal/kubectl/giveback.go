@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -70,18 +71,17 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 		return err
 	}
 	var before *v1alpha1.ScheduledMachine
-	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) (map[string]any, error) {
-		before = m
+	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) error {
+		before = m.DeepCopy()
 		if m.BeingReclaimed() || givenBack(m) {
-			return nil, nil
+			return nil
 		}
 		node := ""
 		if m.Status.NodeRef != nil {
 			node = m.Status.NodeRef.Name
 		}
-		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-			v1alpha1.EmergencyReclaimAnnotation: g.request(node, o.Now()).String(),
-		}}}, nil
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, g.request(node, o.Now()).String())
+		return nil
 	})
 	if err != nil {
 		return err

@@ -9,9 +9,11 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
@@ -75,9 +77,9 @@ func (h *holdOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 	if err != nil {
 		return err
 	}
-	clusters := make([]types.NamespacedName, len(names))
+	clusters := make([]client.ObjectKey, len(names))
 	for i, name := range names {
-		clusters[i] = types.NamespacedName{Namespace: c.namespace, Name: name}
+		clusters[i] = c.key(name)
 	}
 	if len(names) == 0 {
 		if clusters, err = h.list(ctx, c); err != nil {
@@ -108,29 +110,29 @@ func (h *holdOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 }
 
 // list returns the Clusters of the namespace, or of all namespaces.
-func (h *holdOptions) list(ctx context.Context, c *cluster) ([]types.NamespacedName, error) {
+func (h *holdOptions) list(ctx context.Context, c *cluster) ([]client.ObjectKey, error) {
 	namespace := c.namespace
 	if h.allNamespaces {
 		namespace = ""
 	}
-	items, err := c.metadata(ctx, "clusters", namespace, "")
+	items, err := c.metadata(ctx, clusterv1.GroupVersion.WithKind("ClusterList"), client.InNamespace(namespace))
 	if err != nil {
-		return nil, err
+		return nil, failed("listing clusters", err)
 	}
-	keys := make([]types.NamespacedName, len(items))
+	keys := make([]client.ObjectKey, len(items))
 	for i := range items {
-		keys[i] = types.NamespacedName{Namespace: items[i].Namespace, Name: items[i].Name}
+		keys[i] = client.ObjectKeyFromObject(&items[i])
 	}
 	return keys, nil
 }
 
 // annotateCluster sets the annotation that holds the departures of a Cluster. A nil reason removes it.
-func (c *cluster) annotateCluster(ctx context.Context, key types.NamespacedName, reason *string) error {
+func (c *cluster) annotateCluster(ctx context.Context, key client.ObjectKey, reason *string) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.HoldDeparturesAnnotation: reason}}})
 	if err != nil {
 		return fmt.Errorf("building patch: %w", err)
 	}
-	err = c.rest.Patch(types.MergePatchType).AbsPath("/apis/"+clusterv1.GroupVersion.String()).Namespace(key.Namespace).Resource("clusters").Name(key.Name).
-		Param("fieldManager", writer.Plugin).Body(body).Do(ctx).Error()
+	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err = c.Patch(ctx, object, client.RawPatch(types.MergePatchType, body), client.FieldOwner(writer.Plugin))
 	return failed("changing Cluster "+key.Name, err)
 }

@@ -286,7 +286,7 @@ func TestResume(t *testing.T) {
 				m.Spec.ResumeAfterReclaim, m.Spec.Schedule.Enabled = v1alpha1.ResumeOnResume, new(true)
 			}),
 			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\n"},
-			[]string{"kubectl-5spot: map[metadata:map[annotations:map[5spot.finos.org/reclaimed:<nil>]] spec:map[schedule:map[enabled:true]]]"},
+			[]string{"kubectl-5spot: map[metadata:map[annotations:<nil>]]"},
 		},
 		"OutsideTheWindow": {
 			"It says when.", machine("office", disabled, func(m *v1alpha1.ScheduledMachine) { m.Spec.Schedule.HoursOfDay = []string{"19-20"} }),

@@ -6,12 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
@@ -56,13 +60,17 @@ func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.Clie
 	if err != nil {
 		return listForbiddenHelp(err)
 	}
-	machines, unread := c.machines(ctx, namespace)
+	machines, unread := c.metadata(ctx, clusterv1.GroupVersion.WithKind("MachineList"), client.InNamespace(namespace), client.HasLabels{v1alpha1.ScheduledMachineLabel})
+	unread = failed("listing machines", unread)
 	if apierrors.IsForbidden(unread) {
 		return listForbiddenHelp(unread)
 	}
+	if r.cluster != "" {
+		objects = slices.DeleteFunc(objects, func(m v1alpha1.ScheduledMachine) bool { return m.Spec.ClusterName != r.cluster })
+		machines = slices.DeleteFunc(machines, func(m metav1.PartialObjectMetadata) bool { return m.Labels[clusterv1.ClusterNameLabel] != r.cluster })
+	}
 	now := o.Now().Truncate(time.Second)
-	views := railsOf(r.of(objects), r.machinesOf(machines), unread == nil, now)
-	return errors.Join(r.show(o, views, namespace, now), unread)
+	return errors.Join(r.show(o, railsOf(objects, machines, unread == nil, now), namespace, now), unread)
 }
 
 // listForbiddenHelp adds alternatives to a Forbidden error, which names the missing permission.
@@ -94,26 +102,4 @@ func (r *railsOptions) show(o Options, views []clusterRails, namespace string, n
 		texts[i] = views[i].text(r.output.format == wide, now)
 	}
 	return write(o.Out, strings.Join(texts, "\n"))
-}
-
-// of returns the ScheduledMachines of the Cluster that the flag names, or all.
-func (r *railsOptions) of(objects []v1alpha1.ScheduledMachine) []*v1alpha1.ScheduledMachine {
-	var list []*v1alpha1.ScheduledMachine
-	for i := range objects {
-		if r.cluster == "" || objects[i].Spec.ClusterName == r.cluster {
-			list = append(list, &objects[i])
-		}
-	}
-	return list
-}
-
-// machinesOf returns the Machines of the Cluster that the flag names, or all.
-func (r *railsOptions) machinesOf(machines []ourMachine) []ourMachine {
-	var list []ourMachine
-	for _, m := range machines {
-		if r.cluster == "" || m.cluster() == r.cluster {
-			list = append(list, m)
-		}
-	}
-	return list
 }

@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
@@ -87,39 +87,40 @@ var railsStates = []railsState{railPaused, railHeld, railCapped, railLeaving}
 
 // railsOf builds the view of every Cluster from conditions and departure records. It runs no planner. known reports
 // that the Machines were read.
-func railsOf(objects []*v1alpha1.ScheduledMachine, machines []ourMachine, known bool, now time.Time) []clusterRails {
-	departing := map[types.NamespacedName]railsRow{}
-	clusters := map[types.NamespacedName]*clusterRails{}
+func railsOf(objects []v1alpha1.ScheduledMachine, machines []metav1.PartialObjectMetadata, known bool, now time.Time) []clusterRails {
+	departing := map[client.ObjectKey]railsRow{}
+	clusters := map[client.ObjectKey]*clusterRails{}
 	of := func(namespace, name string) *clusterRails {
-		key := types.NamespacedName{Namespace: namespace, Name: name}
+		key := client.ObjectKey{Namespace: namespace, Name: name}
 		if clusters[key] == nil {
 			clusters[key] = &clusterRails{Namespace: namespace, Cluster: name, Machines: []railsRow{}, LeavingUnknown: !known}
 		}
 		return clusters[key]
 	}
-	owners := map[types.NamespacedName]*v1alpha1.ScheduledMachine{}
-	for _, m := range objects {
-		owners[types.NamespacedName{Namespace: m.Namespace, Name: m.Name}] = m
+	owners := map[client.ObjectKey]*v1alpha1.ScheduledMachine{}
+	for i := range objects {
+		owners[client.ObjectKeyFromObject(&objects[i])] = &objects[i]
 	}
 	for i := range machines {
 		m := &machines[i]
 		d, ok := departureOf(m)
-		switch {
+		switch key := (client.ObjectKey{Namespace: m.Namespace, Name: d.Name}); {
 		case !ok:
-		case m.orphaned(owners[types.NamespacedName{Namespace: m.Namespace, Name: m.scheduled()}]):
-			c := of(m.Namespace, m.cluster())
-			c.Machines = append(c.Machines, m.orphanRow(d))
+		case orphaned(m, owners[key]):
+			c := of(m.Namespace, m.Labels[clusterv1.ClusterNameLabel])
+			c.Machines = append(c.Machines, orphanRow(m, d))
 		default:
-			departing[types.NamespacedName{Namespace: machines[i].Namespace, Name: d.Name}] = d
+			departing[key] = d
 		}
 	}
-	for _, m := range objects {
-		c, key := of(m.Namespace, m.Spec.ClusterName), types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
+	for i := range objects {
+		m := &objects[i]
+		c := of(m.Namespace, m.Spec.ClusterName)
 		c.Total++
 		if since, doubted := unservedSince(m, now); doubted {
 			c.unserved = append(c.unserved, unserved{m, since})
 		}
-		left, leaves := departing[key]
+		left, leaves := departing[client.ObjectKeyFromObject(m)]
 		switch row, kept := heldRow(m); {
 		case kept:
 			row.Machine, row.Lane, row.ActionID = left.Machine, left.Lane, left.ActionID
@@ -175,8 +176,8 @@ func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
 }
 
 // departureOf returns why a Machine leaves, and false if it does not leave.
-func departureOf(m *ourMachine) (railsRow, bool) {
-	row := railsRow{Name: m.scheduled(), State: railLeaving, Machine: m.Name}
+func departureOf(m *metav1.PartialObjectMetadata) (railsRow, bool) {
+	row := railsRow{Name: m.Labels[v1alpha1.ScheduledMachineLabel], State: railLeaving, Machine: m.Name}
 	d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	if ok && !d.Since.IsZero() {
 		row.Reason, row.Lane, row.ActionID, row.Since = string(d.Reason), d.Lane, d.ActionID, &d.Since
@@ -188,14 +189,14 @@ func departureOf(m *ourMachine) (railsRow, bool) {
 
 // orphaned reports whether sm is not the ScheduledMachine that created the Machine. A nil sm means that none has its
 // name.
-func (m *ourMachine) orphaned(sm *v1alpha1.ScheduledMachine) bool {
+func orphaned(m *metav1.PartialObjectMetadata, sm *v1alpha1.ScheduledMachine) bool {
 	ref := metav1.GetControllerOf(m)
 	return sm == nil || ref != nil && ref.UID != sm.UID
 }
 
 // orphanRow returns a departure under the name of the Machine itself, because it has no ScheduledMachine. Without an
 // admission, a Machine with 5-Spot's pre-drain hook is held.
-func (m *ourMachine) orphanRow(d railsRow) railsRow {
+func orphanRow(m *metav1.PartialObjectMetadata, d railsRow) railsRow {
 	d.Name = m.Name
 	if _, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]; hook && d.Reason == "" {
 		d.State, d.Message = railHeld, "its Machine is being deleted without its ScheduledMachine, and waits for its turn"
@@ -225,7 +226,7 @@ func (c *clusterRails) closes(m *v1alpha1.ScheduledMachine, now time.Time) {
 	}
 }
 
-func sorted(clusters map[types.NamespacedName]*clusterRails, now time.Time) []clusterRails {
+func sorted(clusters map[client.ObjectKey]*clusterRails, now time.Time) []clusterRails {
 	views := make([]clusterRails, 0, len(clusters))
 	for _, c := range clusters {
 		c.order(now)

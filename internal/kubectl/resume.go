@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
@@ -55,16 +56,16 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 	now := o.Now().Truncate(time.Second)
 	var before *v1alpha1.ScheduledMachine
 	var next string
-	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) (map[string]any, error) {
-		before = m
+	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) error {
+		before = m.DeepCopy()
 		if err := checkResumable(m); err != nil {
-			return nil, err
+			return err
 		}
 		var err error
-		if next, err = nextAfterResume(m, now); err != nil || m.ScheduleEnabled() {
-			return nil, err
+		if next, err = nextAfterResume(m, now); err == nil && !m.ScheduleEnabled() {
+			turnOn(m)
 		}
-		return resumePatch(m), nil
+		return err
 	})
 	if apierrors.IsNotFound(err) {
 		return forget(ctx, o, c, name, err)
@@ -97,7 +98,7 @@ func forget(ctx context.Context, o Options, c *cluster, name string, absent erro
 		return absent
 	}
 	why := left.Record().Screened().Why()
-	if err := c.forget(ctx, left); err != nil {
+	if err := client.IgnoreNotFound(c.Delete(ctx, left, client.Preconditions{UID: &left.UID})); err != nil {
 		return failed(name, fmt.Errorf("there is no ScheduledMachine of this name, but its owner took the machine back (%s), and its ReclaimedMachine remains: "+
 			"a new ScheduledMachine stays off. To change that, a user with permission runs kubectl -n %s delete reclaimedmachine/%s: %w", why, left.Namespace, name, err))
 	}
@@ -105,14 +106,13 @@ func forget(ctx context.Context, o Options, c *cluster, name string, absent erro
 		"the ReclaimedMachine is deleted now, and a new ScheduledMachine follows its schedule.\n", name, why))
 }
 
-// resumePatch returns the patch for resume: it turns the schedule on. With resumeAfterReclaim: OnResume the same write
-// removes the record of the reclaim, because the schedule may already be on.
-func resumePatch(m *v1alpha1.ScheduledMachine) map[string]any {
-	patch := map[string]any{"spec": map[string]any{"schedule": map[string]any{"enabled": true}}}
+// turnOn turns the schedule on. With resumeAfterReclaim: OnResume it also removes the record of the reclaim, because the
+// schedule may already be on.
+func turnOn(m *v1alpha1.ScheduledMachine) {
 	if m.AwaitsResume() { // Otherwise the controller removes the record.
-		patch["metadata"] = map[string]any{"annotations": map[string]any{v1alpha1.ReclaimedAnnotation: nil}}
+		delete(m.Annotations, v1alpha1.ReclaimedAnnotation)
 	}
-	return patch
+	m.Spec.Schedule.Enabled = new(true)
 }
 
 // checkResumable returns an error if turning the schedule on would have no effect, or would be undone.

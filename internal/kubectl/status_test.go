@@ -18,7 +18,7 @@ import (
 func machine(name string, changes ...func(*v1alpha1.ScheduledMachine)) *v1alpha1.ScheduledMachine {
 	m := &v1alpha1.ScheduledMachine{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachine"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "farm", Generation: 3, Finalizers: []string{v1alpha1.ScheduledMachineFinalizer}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "farm", ResourceVersion: "1", Generation: 3, Finalizers: []string{v1alpha1.ScheduledMachineFinalizer}},
 		Spec: v1alpha1.ScheduledMachineSpec{
 			ClusterName: "prod",
 			Schedule: v1alpha1.Schedule{

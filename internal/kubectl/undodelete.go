@@ -19,6 +19,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
@@ -189,11 +192,11 @@ func (u *undo) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := u.dropOwner(ctx, machine, "All"); err != nil {
+	if err := u.dropOwner(ctx, machine, client.DryRunAll); err != nil {
 		return err
 	}
 	// The API server checks permissions and webhooks before it reports that the object exists.
-	switch err := u.create(ctx, "All"); {
+	switch err := u.create(ctx, client.DryRunAll); {
 	case apierrors.IsAlreadyExists(err):
 		return nil
 	case err == nil:
@@ -221,12 +224,13 @@ func (u *undo) machine(ctx context.Context) (*clusterv1.Machine, error) {
 	if ref == nil {
 		return nil, cannot("it has no Machine that could be kept")
 	}
-	machine, err := u.readMachine(ctx, ref.Name)
+	machine := &clusterv1.Machine{}
+	err := u.Get(ctx, u.key(ref.Name), machine)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, cannot("its Machine %s is gone", ref.Name)
 	case err != nil:
-		return nil, err
+		return nil, failed("reading Machine "+ref.Name, err)
 	case machine.UID != ref.UID:
 		return nil, fmt.Errorf("its status does not show its Machine %s yet", ref.Name)
 	case !machine.DeletionTimestamp.IsZero():
@@ -250,7 +254,7 @@ func (u *undo) remove(ctx context.Context) error {
 	}
 	machine, err := u.machine(ctx)
 	if err == nil {
-		machine, err = u.dropOwner(ctx, machine, "")
+		err = u.dropOwner(ctx, machine)
 	}
 	if err == nil && !machine.DeletionTimestamp.IsZero() {
 		err = leaves(machine)
@@ -264,12 +268,11 @@ func (u *undo) remove(ctx context.Context) error {
 	if err := u.save(); err != nil {
 		return err
 	}
-	left := slices.DeleteFunc(slices.Clone(u.m.Finalizers), func(f string) bool { return f == v1alpha1.ScheduledMachineFinalizer })
-	if len(left) == len(u.m.Finalizers) {
+	before := u.m.DeepCopy()
+	if !controllerutil.RemoveFinalizer(u.m, v1alpha1.ScheduledMachineFinalizer) {
 		return nil
 	}
-	_, err = u.patch(ctx, u.m, map[string]any{"metadata": map[string]any{"finalizers": left}})
-	return err
+	return u.patch(ctx, u.m, before)
 }
 
 // pause pauses the object and waits until the manager confirms it. The manager reconciles an object once at a time, so
@@ -278,8 +281,10 @@ func (u *undo) pause(ctx context.Context) error {
 	if err := u.read(ctx); err != nil {
 		return err
 	}
-	if _, on := u.m.Annotations[clusterv1.PausedAnnotation]; !on {
-		if _, err := u.patch(ctx, u.m, annotation(clusterv1.PausedAnnotation, pausedBy)); err != nil {
+	if !annotations.HasPaused(u.m) {
+		before := u.m.DeepCopy()
+		metav1.SetMetaDataAnnotation(&u.m.ObjectMeta, clusterv1.PausedAnnotation, pausedBy)
+		if err := u.patch(ctx, u.m, before); err != nil {
 			return err
 		}
 	}
@@ -302,11 +307,11 @@ func (u *undo) pause(ctx context.Context) error {
 
 // unpause ends the pause that undo-delete began, so that the departure goes on and owners' requests are served.
 func (u *undo) unpause(ctx context.Context) error {
-	_, err := u.change(ctx, u.name, func(m *v1alpha1.ScheduledMachine) (map[string]any, error) {
-		if m.Annotations[clusterv1.PausedAnnotation] != pausedBy {
-			return nil, nil
+	_, err := u.change(ctx, u.name, func(m *v1alpha1.ScheduledMachine) error {
+		if m.Annotations[clusterv1.PausedAnnotation] == pausedBy {
+			delete(m.Annotations, clusterv1.PausedAnnotation)
 		}
-		return annotation(clusterv1.PausedAnnotation, nil), nil
+		return nil
 	})
 	return err
 }
@@ -345,7 +350,7 @@ func (u *undo) restore(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	err := retry.OnError(createBackoff, transient, func() error { return u.create(ctx, "") })
+	err := retry.OnError(createBackoff, transient, func() error { return u.create(ctx) })
 	if apierrors.IsAlreadyExists(err) {
 		err = u.restoreState(ctx)
 	} else if err == nil {

@@ -145,7 +145,7 @@ func TestUndoDelete(t *testing.T) {
 	written := []string{
 		pauses + "kubectl-5spot undo-delete]]]",
 		"kubectl-5spot: map[metadata:map[ownerReferences:[map[apiVersion: kind:Cluster name:prod uid:c]]]]",
-		"kubectl-5spot: map[metadata:map[finalizers:[]]]",
+		"kubectl-5spot: map[metadata:map[finalizers:<nil>]]",
 		"kubectl-5spot: create office",
 		"kubectl-5spot: map[metadata:map[managedFields:[map[fieldsV1:map[f:spec:map[f:clusterName:map[]]] manager:flux operation:Apply]]]]",
 	}

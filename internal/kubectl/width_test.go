@@ -54,7 +54,7 @@ func TestOutputFitsATerminal(t *testing.T) {
 // TestCompletion calls completion as the shell does.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	namespaces := map[string]any{"kind": "NamespaceList", "items": []any{map[string]any{"metadata": map[string]any{"name": "farm"}}}}
+	namespaces := metadata(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "farm"}})
 	list := v1alpha1.ScheduledMachineList{Items: []v1alpha1.ScheduledMachine{*machine("office"), *machine("spare", inLab)}}
 	list.APIVersion, list.Kind = v1alpha1.GroupVersion.String(), "ScheduledMachineList"
 	config := cluster(t, map[string]any{strings.TrimSuffix(path(""), "/"): list, "/api/v1/namespaces": namespaces})
