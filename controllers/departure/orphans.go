@@ -87,7 +87,7 @@ func (r *OrphanReconciler) observe(ctx context.Context, key client.ObjectKey) (o
 			continue
 		}
 		machines++
-		if children.IsOrphan(m, func(name string) types.UID { return uids[name] }) {
+		if m.DeletionTimestamp.IsZero() && children.Orphaned(m, uids[children.ParentOf(m)]) {
 			orphans = append(orphans, m.Name)
 		}
 	}

@@ -3,6 +3,7 @@
 package children
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -24,7 +25,7 @@ func Machine(sm *v1alpha1.ScheduledMachine, version string, now time.Time, live 
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	drain, err := schedule.ParseDuration(orDefault(sm.Spec.NodeDrainTimeout))
+	drain, err := schedule.ParseDuration(cmp.Or(sm.Spec.NodeDrainTimeout, v1alpha1.DefaultTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("spec.nodeDrainTimeout: %w", err)
 	}
@@ -53,21 +54,12 @@ func Machine(sm *v1alpha1.ScheduledMachine, version string, now time.Time, live 
 	u.SetName(NamesOf(sm.Name).Machine)
 	u.SetLabels(l)
 	u.SetAnnotations(annotations)
-	u.SetOwnerReferences(append([]metav1.OwnerReference{owner(sm, true)}, clusterOwner(sm)...))
-	return stamped(u)
-}
-
-// stamped adds the hash of everything that is applied.
-func stamped(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	b, err := json.Marshal(u.Object)
+	u.SetOwnerReferences(append([]metav1.OwnerReference{owner(sm, true)}, ClusterOwner(sm)...))
+	applied, err := json.Marshal(u.Object)
 	if err != nil {
 		return nil, fmt.Errorf("hashing Machine: %w", err)
 	}
-	annotations := u.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[v1alpha1.AppliedHashAnnotation] = digest(b)
+	annotations[v1alpha1.AppliedHashAnnotation] = digest(applied)
 	u.SetAnnotations(annotations)
 	return u, nil
 }
@@ -111,43 +103,30 @@ func labels(sm *v1alpha1.ScheduledMachine) map[string]string {
 }
 
 func owner(sm *v1alpha1.ScheduledMachine, controller bool) metav1.OwnerReference {
-	ref := metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "ScheduledMachine",
-		Name: sm.Name, UID: sm.UID,
+	ref := metav1.NewControllerRef(sm, v1alpha1.GroupVersion.WithKind("ScheduledMachine"))
+	if !controller {
+		ref.Controller, ref.BlockOwnerDeletion = nil, nil
 	}
-	if controller {
-		ref.Controller, ref.BlockOwnerDeletion = new(true), new(true)
-	}
-	return ref
+	return *ref
 }
 
-// clusterOwner returns an owner reference to the Cluster if sm has one. With it, the garbage collector does not
+// ClusterOwner returns an owner reference to the Cluster if sm has one. With it, the garbage collector does not
 // delete the Machine in a foreground deletion of its ScheduledMachine, because the Machine has another owner.
 // Otherwise the infrastructure would be deleted while the Machine is being drained.
-func clusterOwner(sm *v1alpha1.ScheduledMachine) []metav1.OwnerReference {
+func ClusterOwner(sm *v1alpha1.ScheduledMachine) []metav1.OwnerReference {
 	for _, ref := range sm.OwnerReferences {
-		gv, err := schema.ParseGroupVersion(ref.APIVersion)
-		if err == nil && gv.Group == clusterv1.GroupVersion.Group && ref.Kind == "Cluster" && ref.Name == sm.Spec.ClusterName {
+		if groupOf(ref.APIVersion) == clusterv1.GroupVersion.Group && ref.Kind == "Cluster" && ref.Name == sm.Spec.ClusterName {
 			return []metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}}
 		}
 	}
 	return nil
 }
 
-// orDefault returns the API's default for an empty timeout. An object that was never sent to an API server has
-// no defaults.
-func orDefault(timeout string) string {
-	if timeout == "" {
-		return v1alpha1.DefaultTimeout
-	}
-	return timeout
-}
-
 // GraceOf returns gracefulShutdownTimeout, and the default if it cannot be parsed.
 func GraceOf(sm *v1alpha1.ScheduledMachine) time.Duration {
-	d, err := schedule.ParseDuration(orDefault(sm.Spec.GracefulShutdownTimeout))
+	d, err := schedule.ParseDuration(cmp.Or(sm.Spec.GracefulShutdownTimeout, v1alpha1.DefaultTimeout))
 	if err != nil {
-		d, _ = schedule.ParseDuration(orDefault(""))
+		d, _ = schedule.ParseDuration(v1alpha1.DefaultTimeout)
 	}
 	return d
 }
@@ -174,10 +153,12 @@ func DeadlineOf(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Ti
 
 // Outdated reports whether live lacks anything that desired applies, or was applied from another desired state.
 func Outdated(live *clusterv1.Machine, desired *unstructured.Unstructured) bool {
+	controller := metav1.GetControllerOfNoCopy(live)
+	drainSeconds, _, _ := unstructured.NestedInt64(desired.Object, "spec", "deletion", "nodeDrainTimeoutSeconds")
 	return !contains(live.Labels, desired.GetLabels()) ||
 		!contains(live.Annotations, desired.GetAnnotations()) ||
-		!owned(live.OwnerReferences, desired.GetOwnerReferences()[0]) ||
-		drainSeconds(live) != wantedDrainSeconds(desired)
+		controller == nil || controller.UID != desired.GetOwnerReferences()[0].UID ||
+		int64(ptr.Deref(live.Spec.Deletion.NodeDrainTimeoutSeconds, 0)) != drainSeconds
 }
 
 func contains(have, want map[string]string) bool {
@@ -187,25 +168,4 @@ func contains(have, want map[string]string) bool {
 		}
 	}
 	return true
-}
-
-func owned(refs []metav1.OwnerReference, want metav1.OwnerReference) bool {
-	for _, r := range refs {
-		if r.UID == want.UID {
-			return r.Controller != nil && *r.Controller
-		}
-	}
-	return false
-}
-
-func drainSeconds(m *clusterv1.Machine) int64 {
-	if s := m.Spec.Deletion.NodeDrainTimeoutSeconds; s != nil {
-		return int64(*s)
-	}
-	return 0
-}
-
-func wantedDrainSeconds(u *unstructured.Unstructured) int64 {
-	s, _, _ := unstructured.NestedInt64(u.Object, "spec", "deletion", "nodeDrainTimeoutSeconds")
-	return s
 }

@@ -87,13 +87,8 @@ func unmarked(obj client.Object) string {
 	return name
 }
 
-func groupOf(apiVersion string) string {
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		return ""
-	}
-	return gv.Group
-}
+// groupOf returns the group of an apiVersion, empty if that cannot be parsed.
+func groupOf(apiVersion string) string { return schema.FromAPIVersionAndKind(apiVersion, "").Group }
 
 // Claim restores our label and our owner reference on a child that has lost one of them, and reports whether it
 // had. It does not restore the owner reference of an object that is being deleted: in a foreground deletion,
@@ -116,15 +111,8 @@ func Claim(child client.Object, sm *v1alpha1.ScheduledMachine) (changed bool) {
 	return changed
 }
 
-// IsOrphan reports whether the ScheduledMachine of m does not exist, and m is not being deleted. uidOf returns
-// the UID of the ScheduledMachine with a name in the same namespace, empty if there is none. If the garbage
-// collector has removed the owner reference, the label counts.
-func IsOrphan(m *clusterv1.Machine, uidOf func(name string) types.UID) bool {
-	return m.DeletionTimestamp.IsZero() && Orphaned(m, uidOf(ParentOf(m)))
-}
-
-// Orphaned is IsOrphan for any Machine, also one that is being deleted. uid is the UID of the ScheduledMachine
-// with the name of its parent, empty if there is none.
+// Orphaned reports whether the ScheduledMachine of m does not exist. uid is the UID of the ScheduledMachine with the name
+// of its parent, empty if there is none. If the garbage collector has removed the owner reference, the label counts.
 func Orphaned(m *clusterv1.Machine, uid types.UID) bool {
 	ref := metav1.GetControllerOf(m)
 	return MadeByUs(m) && (uid == "" || ref != nil && ref.UID != uid)

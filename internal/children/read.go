@@ -290,18 +290,16 @@ func (r Reader) ReadBeforeCreate(ctx context.Context, s *Set, sm *v1alpha1.Sched
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(desired.GroupVersionKind())
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(desired), obj)
-	ours := isPartOf
+	ours := isPartOf(obj, sm, s.Machine)
 	if desired.GroupVersionKind() == MachineKind {
-		ours = func(obj client.Object, sm *v1alpha1.ScheduledMachine, _ *clusterv1.Machine) bool {
-			return isMachineOf(obj, sm)
-		}
+		ours = isMachineOf(obj, sm)
 	}
 	switch {
 	case kinds.NoObject(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("looking for %s %s: %w", desired.GetKind(), desired.GetName(), err)
-	case !ours(obj, sm, s.Machine):
+	case !ours:
 		s.foreign(field, desired.GetKind(), desired.GetName())
 		return nil, nil
 	}
