@@ -16,4 +16,4 @@ func (r *Reconciler) Begin(ctx context.Context, queue workqueue.TypedRateLimitin
 }
 
 // Withdrawal is the runnable that runs until the manager stops.
-func (r *Reconciler) Withdrawal() manager.Runnable { return withdrawal{r} }
+func (r *Reconciler) Withdrawal() manager.Runnable { return manager.RunnableFunc(r.withdrawAtEnd) }

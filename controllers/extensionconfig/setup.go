@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -50,10 +52,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 			&handler.TypedEnqueueRequestForObject[*runtimev1.ExtensionConfig]{},
 			predicate.TypedGenerationChangedPredicate[*runtimev1.ExtensionConfig]{}))
 	})
-	if err := mgr.Add(withdrawal{r}); err != nil {
+	if err := mgr.Add(manager.RunnableFunc(r.withdrawAtEnd)); err != nil {
 		return err
 	}
-	return registerMetrics()
+	return metrics.Registry.Register(states)
 }
 
 // begin enqueues a reconcile when the manager becomes the leader, and when its certificate is replaced.

@@ -18,20 +18,14 @@ import (
 // withdrawTimeout bounds the removal of the registration when the manager stops. Its pod has ten seconds in total.
 const withdrawTimeout = 5 * time.Second
 
-// A withdrawal removes the registration when the manager is uninstalled or scaled to zero. It does not during a
-// restart, a rollout, or a change of the leader.
-type withdrawal struct{ *Reconciler }
-
-// NeedLeaderElection returns true. The leader removes the registration while it still leads, and while its webhook
-// server still serves.
-func (withdrawal) NeedLeaderElection() bool { return true }
-
-// Start waits until the manager stops.
-func (w withdrawal) Start(ctx context.Context) error {
+// withdrawAtEnd waits until the manager stops, and removes the registration when the manager is uninstalled or scaled to
+// zero. It does not during a restart, a rollout, or a change of the leader. Only the leader runs it: it removes the
+// registration while it still leads, and while its webhook server still serves.
+func (r *Reconciler) withdrawAtEnd(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
-	if err := w.WithdrawIfFinal(ctx); err != nil {
+	if err := r.WithdrawIfFinal(ctx); err != nil {
 		// There is no retry. Garbage collection deletes the ExtensionConfig with its owner.
 		ctrl.LoggerFrom(ctx).Error(err, "Withdrawing runtime extension")
 	}

@@ -146,14 +146,7 @@ func addressOf(c runtimev1.ClientConfig) (string, error) {
 			return "", fmt.Errorf("spec.clientConfig.url: %q is not an https URL with only a host and a path", c.URL)
 		}
 	}
-	catalog := runtimecatalog.New()
-	if err := hooksv1.AddToCatalog(catalog); err != nil {
-		return "", err
-	}
-	hook, err := catalog.GroupVersionHook(hooksv1.BeforeMachineDelete)
-	if err != nil {
-		return "", err
-	}
+	hook := runtimecatalog.GroupVersionHook{Group: hooksv1.GroupVersion.Group, Version: hooksv1.GroupVersion.Version, Hook: "BeforeMachineDelete"}
 	base.Path = path.Join("/", base.Path, runtimecatalog.GVHToPath(hook, Handler))
 	return base.String(), nil
 }
