@@ -4,7 +4,6 @@ package guard
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +15,3 @@ import (
 func KeepCertificates(ctx context.Context, live client.Reader, write *actuate.Actuator, c clock.PassiveClock, secret client.ObjectKey, host string) error {
 	return (&certificates{live: live, write: write, clock: c, secret: secret, hosts: []string{host}}).reconcile(ctx)
 }
-
-// Served returns an error if a directory has no valid certificate.
-func Served(dir string, now time.Time) error { return served(dir, now) }
