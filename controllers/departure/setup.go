@@ -28,7 +28,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // The names of the controllers in metrics and logs.
@@ -46,7 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 		Named(name).
 		WatchesRawSource(r.clockChanges()).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(machineChanges())).
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), specAndMetadata).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(wake.ClusterOf), specAndMetadata).
 		Watches(&v1alpha1.ScheduledMachine{}, telemetry.StartClusterSeries(r.Reader, startClusterSeries),
 			builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), mgr.GetLogger().WithValues("controller", name), r.WatchFilter))).
 		Watches(&clusterv1.Cluster{}, telemetry.RemoveClusterSeries(removeClusterSeries)).
@@ -78,7 +77,7 @@ func (r *HookReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		WatchesRawSource(r.HookCaller.Woken()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(predicate.Or(wake.ClusterLeaves(), predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.Relabelled()))).
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(deletes(), unpauses(), wake.Relabelled()))).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofScheduledMachine), builder.WithPredicates(predicate.Or(deletesAndUnpauses(), wake.Relabelled()))).
 		Watches(&v1alpha1.MachineDeletionHook{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(r.extensionChanges())).
 		WatchesMetadata(namespace, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(wake.Relabelled())).
 		WithOptions(opts).
@@ -127,15 +126,6 @@ func ofMachine(_ context.Context, obj client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}}}
 }
 
-// ofScheduledMachine returns the request for the Cluster of a ScheduledMachine.
-func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
-	sm, ok := obj.(*v1alpha1.ScheduledMachine)
-	if !ok {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: workload.ClusterKey(sm)}}
-}
-
 // machineChanges selects changes of a Machine on which a plan or the count of orphans depends. Most updates change only its status.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -163,8 +153,7 @@ func (r *HookReconciler) hookedMachines() predicate.Predicate {
 			}
 			return isHooked(e.ObjectNew)
 		},
-		DeleteFunc:  func(e event.DeleteEvent) bool { forget(e.Object); return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool { forget(e.Object); return false },
 	}
 }
 
@@ -187,21 +176,10 @@ func (r *HookReconciler) extensionChanges() predicate.Predicate {
 	}
 }
 
-// deletes selects deletes.
-func deletes() predicate.Predicate {
+// deletesAndUnpauses selects deletes, and updates that remove the paused annotation.
+func deletesAndUnpauses() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
-}
-
-// unpauses selects updates that remove the paused annotation.
-func unpauses() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return annotations.HasPaused(e.ObjectOld) && !annotations.HasPaused(e.ObjectNew)
 		},
@@ -256,7 +234,7 @@ func (r *HookReconciler) list(ctx context.Context, wanted func(*clusterv1.Machin
 // ofScheduledMachine returns requests for the Cluster of a ScheduledMachine, and for the Cluster of the Machine
 // that has its name. The two may differ.
 func (r *OrphanReconciler) ofScheduledMachine(ctx context.Context, sm client.Object) []ctrl.Request {
-	requests, m := ofScheduledMachine(ctx, sm), &clusterv1.Machine{}
+	requests, m := wake.ClusterOf(ctx, sm), &clusterv1.Machine{}
 	if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: sm.GetNamespace(), Name: children.NamesOf(sm.GetName()).Machine}, m); err != nil {
 		return requests // Without a Machine there is no orphan.
 	}

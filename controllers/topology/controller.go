@@ -115,8 +115,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 }
 
 // isOwned reports whether a ScheduledMachine belongs to a topology. A person can remove the label to take it over.
-func isOwned(sm *v1alpha1.ScheduledMachine) bool {
-	_, owned := sm.Labels[v1alpha1.TopologyOwnedLabel]
+func isOwned(sm client.Object) bool {
+	_, owned := sm.GetLabels()[v1alpha1.TopologyOwnedLabel]
 	return owned
 }
 

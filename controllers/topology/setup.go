@@ -3,14 +3,12 @@
 package topology
 
 import (
-	"context"
 	"fmt"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -19,7 +17,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // SetupWithManager adds the controller to mgr. It uses controller-runtime's builder, like the other controllers.
@@ -31,7 +28,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("topology").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), changed)).
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(changed, owned())).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(wake.ClusterOf), builder.WithPredicates(changed, owned())).
 		WithOptions(opts).
 		Complete(telemetry.Counted("topology", r))
 	if err != nil {
@@ -40,21 +37,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	return nil
 }
 
-func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
-	sm, ok := obj.(*v1alpha1.ScheduledMachine)
-	if !ok {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: workload.ClusterKey(sm)}}
-}
-
 // owned filters for ScheduledMachines that belong, or belonged before an update, to a topology.
 func owned() predicate.Predicate {
-	concerns := func(obj client.Object) bool {
-		sm, ok := obj.(*v1alpha1.ScheduledMachine)
-		return ok && isOwned(sm)
-	}
-	p := predicate.NewPredicateFuncs(concerns)
-	p.UpdateFunc = func(e event.UpdateEvent) bool { return concerns(e.ObjectOld) || concerns(e.ObjectNew) }
+	p := predicate.NewPredicateFuncs(isOwned)
+	p.UpdateFunc = func(e event.UpdateEvent) bool { return isOwned(e.ObjectOld) || isOwned(e.ObjectNew) }
 	return p
 }

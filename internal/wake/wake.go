@@ -19,6 +19,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // OfChild returns the request for the ScheduledMachine of a child.
@@ -28,6 +29,15 @@ func OfChild(_ context.Context, child client.Object) []ctrl.Request {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: child.GetNamespace(), Name: name}}}
+}
+
+// ClusterOf returns the request for the Cluster of a ScheduledMachine.
+func ClusterOf(_ context.Context, obj client.Object) []ctrl.Request {
+	sm, ok := obj.(*v1alpha1.ScheduledMachine)
+	if !ok {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: workload.ClusterKey(sm)}}
 }
 
 // A Mapper maps objects to ScheduledMachines by a cache.
@@ -134,18 +144,15 @@ func Changes(read func(client.Object) any) predicate.Predicate {
 // Relabelled selects updates that change labels. A selector or another manager may now apply.
 func Relabelled() predicate.Predicate {
 	return predicate.And(predicate.LabelChangedPredicate{}, predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	})
 }
 
 // ClusterLeaves selects the start of a Cluster's deletion and its end.
 func ClusterLeaves() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return true },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 		},
