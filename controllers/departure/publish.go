@@ -46,7 +46,7 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 		if r.old(o) {
 			break
 		}
-		_, err := r.set(ctx, m, m.DeepCopy(), expire(m.record), children.Withdraw)
+		_, err := r.set(ctx, m.DeepCopy(), expire(m.record), children.Withdraw)
 		errs = append(errs, err)
 	}
 	deferred, err = r.answerAll(ctx, key, c, o, p)
@@ -90,7 +90,7 @@ func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluste
 		return false, nil
 	}
 	d.Waiting = &now
-	wrote, err := r.set(ctx, m, m.DeepCopy(), d, nil)
+	wrote, err := r.set(ctx, m.DeepCopy(), d, nil)
 	if !wrote {
 		return false, err
 	}
@@ -120,7 +120,7 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 		change = children.RemoveHooks
 	}
 	admitted := m.DeepCopy()
-	wrote, err := r.set(ctx, m, admitted, d, change)
+	wrote, err := r.set(ctx, admitted, d, change)
 	e := c.members[m.UID]
 	if err != nil && !apierrors.IsConflict(err) {
 		e.admitted, e.deleted, e.refused = now, false, now
@@ -208,14 +208,14 @@ func expire(d v1alpha1.Departure) v1alpha1.Departure {
 
 // set writes a record, and another change, to a copy of a Machine. It reports whether it did. A Machine that is
 // gone is no error.
-func (r *Reconciler) set(ctx context.Context, m *machine, to *clusterv1.Machine, d v1alpha1.Departure, change func(*clusterv1.Machine)) (wrote bool, err error) {
+func (r *Reconciler) set(ctx context.Context, to *clusterv1.Machine, d v1alpha1.Departure, change func(*clusterv1.Machine)) (wrote bool, err error) {
 	err = r.Actuate.SetDeparture(ctx, to, d, change)
 	if kinds.NoObject(err) {
 		return false, nil
 	}
 	if err != nil && !apierrors.IsConflict(err) {
 		telemetry.Failed(name)
-		ctrl.LoggerFrom(ctx).Error(err, "Writing departure record", "Machine", client.ObjectKeyFromObject(m))
+		ctrl.LoggerFrom(ctx).Error(err, "Writing departure record", "Machine", client.ObjectKeyFromObject(to))
 	}
 	return err == nil, err
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -51,7 +53,10 @@ func (r *Reconciler) clock(ctx context.Context, key client.ObjectKey, _ *cluster
 	if r.APIClock.Trust() != rails.Suspect || len(o.fleet.Candidates) == 0 {
 		return nil, time.Time{}
 	}
-	r.sampleClock(ctx, key)
+	// The request gives APIClock a sample of the API server's time. A manager without leader election might make no other.
+	if err := r.Live.Get(ctx, key, &clusterv1.Cluster{}); client.IgnoreNotFound(err) != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Reading the time of the API server")
+	}
 	return &departure.Hold{
 		Reason:  v1alpha1.ClockSuspectReason,
 		Message: "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m",
@@ -77,6 +82,16 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 		hold.Message = "The manager became leader a moment ago: no unscheduled departure starts before the lease of the previous leader has expired"
 	}
 	return hold, next
+}
+
+// lead returns the state of the warm-up. It counts from the first planner run. The caches are synced by then.
+func (r *Reconciler) lead(now time.Time, clockSampled bool) rails.Lead {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.since.IsZero() {
+		r.since = now
+	}
+	return rails.Lead{Since: r.since, Lease: r.Lease, Told: clockSampled}
 }
 
 // wipe holds unscheduled departures while nearly all machines of the Cluster or of the fleet would leave at once and this

@@ -4,7 +4,6 @@ package departure
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +30,9 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	r.mu.Unlock()
 	logChanges(ctx, key, was, c.shown, p)
 	if deferred {
-		r.recordWarning(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s. To stop all departures: kubectl 5spot -n %s hold-departures %s",
-			limit(p), key.Namespace, key.Name, key.Namespace, key.Name)
+		first := p.Deferred[0]
+		r.recordWarning(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: at most %d of %d start to leave within %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s. To stop all departures: kubectl 5spot -n %s hold-departures %s",
+			first.Cap, first.Of, departure.Window, key.Namespace, key.Name, key.Namespace, key.Name)
 	}
 }
 
@@ -82,12 +82,6 @@ func oldest(waiting []departure.Waiting) time.Time {
 		at = departure.Earliest(at, w.Since)
 	}
 	return at
-}
-
-// limit describes the limit that defers the first candidate of a plan.
-func limit(p departure.Plan) string {
-	w := p.Deferred[0]
-	return fmt.Sprintf("at most %d of %d start to leave within %s", w.Cap, w.Of, departure.Window)
 }
 
 // recordWarning records a Warning on a Cluster, at most once per quiet for each reason.
