@@ -22,11 +22,14 @@ type auditOptions struct {
 	machine, cluster, action string
 	kinds, outcomes          choice
 	since, until             past
-	output                   tableFormat
+	output                   format
 }
 
 func newAudit(o Options) *cobra.Command {
-	a := auditOptions{output: tableFormat{text}, kinds: choiceOf(audit.Kinds), outcomes: choiceOf(audit.Outcomes)}
+	a := auditOptions{
+		output: textOr(wide, asJSON), kinds: choiceOf(audit.Kinds), outcomes: choiceOf(audit.Outcomes),
+		since: past{now: o.Now}, until: past{now: o.Now},
+	}
 	cmd := &cobra.Command{
 		Use:   "audit [FILE...]",
 		Short: "Read the manager's decision audit log: which machine left, when, why, and on whose request",
@@ -50,7 +53,7 @@ exit code is then 2.`,
 	flags.Var(&a.outcomes, "outcome", "only these outcomes, separated by commas: "+a.outcomes.all())
 	flags.Var(&a.since, "since", "only from this time on: RFC 3339, or how long ago, such as 2h")
 	flags.Var(&a.until, "until", "only before this time: RFC 3339, or how long ago")
-	flags.VarP(&a.output, "output", "o", tableFormats+": one line, or one object for each line")
+	flags.VarP(&a.output, "output", "o", a.output.all()+": one line, or one object for each line")
 	return cmd
 }
 
@@ -58,7 +61,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
-	show, now := linePrinter{a: a, out: o.Out, by: map[audit.Outcome]int{}}, o.Now()
+	show := linePrinter{a: a, out: o.Out, by: map[audit.Outcome]int{}}
 	unread := 0
 	err := readLines(files, o.In, func(where string, raw []byte, err error) error {
 		var line audit.Line
@@ -70,7 +73,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 			unread++
 			Report(o.Err, fmt.Errorf("%s: %s", where, oneLine(err.Error())))
 			return nil
-		case a.matchesFlags(line, now):
+		case a.matchesFlags(line):
 			return show.line(line)
 		default:
 			return nil
@@ -86,8 +89,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 }
 
 // matchesFlags reports whether a line matches all flags.
-func (a *auditOptions) matchesFlags(line audit.Line, now time.Time) bool {
-	since, until := a.since.at(now), a.until.at(now)
+func (a *auditOptions) matchesFlags(line audit.Line) bool {
 	switch {
 	case !names(a.machine, line.Machine), !names(a.cluster, line.Cluster):
 		return false
@@ -96,7 +98,7 @@ func (a *auditOptions) matchesFlags(line audit.Line, now time.Time) bool {
 	case !a.kinds.has(string(line.Kind)), !a.outcomes.has(string(line.Outcome)):
 		return false
 	default:
-		return !line.Time.Before(since) && (until.IsZero() || line.Time.Before(until))
+		return !line.Time.Before(a.since.Time) && (a.until.IsZero() || line.Time.Before(a.until.Time))
 	}
 }
 
@@ -117,10 +119,10 @@ type linePrinter struct {
 func (p *linePrinter) line(l audit.Line) error {
 	p.by[l.Outcome]++
 	p.count++
-	if p.a.output.format == asJSON {
+	if p.a.output.string == asJSON {
 		return writeJSON(p.out, l, "")
 	}
-	wide, head := p.a.output.format == wide, ""
+	wide, head := p.a.output.string == wide, ""
 	if p.count == 1 {
 		head = auditRow("TIME", "KIND", "OUTCOME", "MACHINE, REASON AND ACTION", wide)
 	}
@@ -130,7 +132,7 @@ func (p *linePrinter) line(l audit.Line) error {
 
 // summary prints the number of lines. complete is false if a file or a line was not read.
 func (p *linePrinter) summary(complete bool) error {
-	if p.a.output.format == asJSON || p.count == 0 && !complete {
+	if p.a.output.string == asJSON || p.count == 0 && !complete {
 		return nil
 	}
 	if p.count == 0 {

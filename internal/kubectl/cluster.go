@@ -76,6 +76,22 @@ func (c *cluster) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: c.namespace, Name: name}
 }
 
+// scope returns the namespace of the command line, empty for all namespaces.
+func (c *cluster) scope(all bool) string {
+	if all {
+		return ""
+	}
+	return c.namespace
+}
+
+// in returns the end of a sentence about one namespace, or about all if namespace is empty.
+func in(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in namespace " + namespace
+}
+
 // get returns the objects with those names. It joins one error per object that it cannot read.
 func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.ScheduledMachine, error) {
 	objects := make([]v1alpha1.ScheduledMachine, len(names))

@@ -58,12 +58,9 @@ func completeFlags(root *cobra.Command, config clientcmd.ClientConfig) {
 		return slices.Sorted(maps.Keys(raw.Contexts)), cobra.ShellCompDirectiveNoFileComp
 	})
 	for _, cmd := range root.Commands() {
-		switch f := cmd.Flags().Lookup("output"); {
-		case f == nil:
-		case f.Value.Type() == (&tableFormat{}).Type():
-			register(cmd, "output", cobra.FixedCompletions([]string{string(text), string(wide), string(asJSON)}, cobra.ShellCompDirectiveNoFileComp))
-		default:
-			register(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+		if flag := cmd.Flags().Lookup("output"); flag != nil {
+			output, _ := flag.Value.(*format)
+			register(cmd, "output", cobra.FixedCompletions(output.of, cobra.ShellCompDirectiveNoFileComp))
 		}
 		if cmd.Name() == "rails" || cmd.Name() == "undo-delete" {
 			register(cmd, "cluster", completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName }))

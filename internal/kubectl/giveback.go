@@ -120,8 +120,8 @@ func givenBack(m *v1alpha1.ScheduledMachine) bool {
 // firstLine is the first line that give-back prints. before is the object before the request.
 func firstLine(before *v1alpha1.ScheduledMachine) string {
 	name := before.Name
-	if r, asked := requestOf(before); asked {
-		return name + ": it is being given back already: " + r.sentence() + "."
+	if r, asked := before.ReclaimRequest(); asked {
+		return name + ": it is being given back already: " + sentence(r) + "."
 	}
 	switch {
 	case givenBack(before):
@@ -174,7 +174,7 @@ func returnedStages(m *v1alpha1.ScheduledMachine) []string {
 	if m == nil {
 		return nil
 	}
-	asked, ok := requestOf(m)
+	asked, ok := m.ReclaimRequest()
 	if !ok {
 		return regained(m)
 	}

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -15,7 +14,7 @@ import (
 )
 
 func newHistory(o Options, config clientcmd.ClientConfig) *cobra.Command {
-	output := text
+	output := textOr(asJSON)
 	cmd := &cobra.Command{
 		Use:   "history NAME",
 		Short: "Show when a machine was given back, why, and how fast",
@@ -29,10 +28,10 @@ and FREE until the machine had left the cluster. The latest %d times are kept.`,
 		ValidArgsFunction: completeNames(config),
 		Args:              oneName,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return showHistory(cmd.Context(), o, config, names[0], output)
+			return showHistory(cmd.Context(), o, config, names[0], output.string == asJSON)
 		},
 	}
-	cmd.Flags().VarP(&output, "output", "o", strings.Join(formats, " or "))
+	cmd.Flags().VarP(&output, "output", "o", output.all())
 	return cmd
 }
 
@@ -44,7 +43,7 @@ type pastGiveBack struct {
 	FreeAt    string               `json:"freeAt,omitempty"`
 }
 
-func showHistory(ctx context.Context, o Options, config clientcmd.ClientConfig, name string, output format) error {
+func showHistory(ctx context.Context, o Options, config clientcmd.ClientConfig, name string, inJSON bool) error {
 	c, err := connect(config)
 	if err != nil {
 		return err
@@ -56,15 +55,15 @@ func showHistory(ctx context.Context, o Options, config clientcmd.ClientConfig, 
 	list := objects[0].GiveBacks()
 	past, rows := make([]pastGiveBack, len(list)), [][]string{{"REQUESTED", "CPU", "MEMORY", "MACHINE", "FREE", "WHY"}}
 	for i, g := range list {
-		r, times := record{g.ReclaimRecord}, giveBack{g}
-		past[i] = pastGiveBack{r.request(), g.Hold, g.DeletedAt, g.ServedAt}
+		times := giveBack{g}
+		past[i] = pastGiveBack{requestOf(g.ReclaimRecord), g.Hold, g.DeletedAt, g.ServedAt}
 		rows = append(rows, []string{
 			cmp.Or(g.RequestedAt, g.StoredAt, g.SeenAt, "-"), orDash(times.cpu()), orDash(times.memory()), orDash(times.deleted()), orDash(times.free()),
-			cmp.Or(r.program(), r.sentence()),
+			cmp.Or(program(g.ReclaimRecord), sentence(g.ReclaimRecord)),
 		})
 	}
 	switch {
-	case output == asJSON:
+	case inJSON:
 		return writeJSON(o.Out, past, "  ")
 	case len(list) == 0:
 		return write(o.Err, name+" was not given back yet, as far as is recorded.\n")

@@ -111,11 +111,7 @@ func (h *holdOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 
 // list returns the Clusters of the namespace, or of all namespaces.
 func (h *holdOptions) list(ctx context.Context, c *cluster) ([]client.ObjectKey, error) {
-	namespace := c.namespace
-	if h.allNamespaces {
-		namespace = ""
-	}
-	items, err := c.metadata(ctx, clusterv1.GroupVersion.WithKind("ClusterList"), client.InNamespace(namespace))
+	items, err := c.metadata(ctx, clusterv1.GroupVersion.WithKind("ClusterList"), client.InNamespace(c.scope(h.allNamespaces)))
 	if err != nil {
 		return nil, failed("listing clusters", err)
 	}

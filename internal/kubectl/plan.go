@@ -27,7 +27,7 @@ type planOptions struct {
 }
 
 func newPlan(o Options, config clientcmd.ClientConfig) *cobra.Command {
-	p := planOptions{length: span(7 * 24 * time.Hour), output: text}
+	p := planOptions{length: span(7 * 24 * time.Hour), output: textOr(asJSON)}
 	cmd := &cobra.Command{
 		Use:   "plan {-f FILE | NAME...}",
 		Short: "Show when windows open and close",
@@ -54,7 +54,7 @@ exit code 2, so plan also checks files before they are applied.`,
 	flags.StringArrayVarP(&p.files, "filename", "f", nil, "YAML or JSON `file` with ScheduledMachines; - is standard input; may be repeated")
 	flags.Var(&p.at, "at", "begin at this time, in RFC 3339 (default now)")
 	flags.Var(&p.length, "for", "length of the plan: a whole number followed by w, d, h, m or s; at most 366d")
-	flags.VarP(&p.output, "output", "o", strings.Join(formats, " or "))
+	flags.VarP(&p.output, "output", "o", p.output.all())
 	return cmd
 }
 
@@ -67,7 +67,7 @@ func (p *planOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 	if err != nil {
 		return err
 	}
-	if p.output == asJSON {
+	if p.output.string == asJSON {
 		return failed("writing", plan.WriteJSON(jsonWriter{o.Out}, plans))
 	}
 	var b strings.Builder

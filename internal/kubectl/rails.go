@@ -24,11 +24,11 @@ import (
 type railsOptions struct {
 	allNamespaces bool
 	cluster       string
-	output        tableFormat
+	output        format
 }
 
 func newRails(o Options, config clientcmd.ClientConfig) *cobra.Command {
-	r := railsOptions{output: tableFormat{text}}
+	r := railsOptions{output: textOr(wide, asJSON)}
 	cmd := &cobra.Command{
 		Use:   "rails",
 		Short: "Show what the safety rails keep of each Cluster, why, and what leaves",
@@ -43,7 +43,7 @@ func newRails(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "show the Clusters of all namespaces")
 	flags.StringVar(&r.cluster, "cluster", "", "only the Clusters of this `NAME`") // hides the kubeconfig's flag
-	flags.VarP(&r.output, "output", "o", tableFormats)
+	flags.VarP(&r.output, "output", "o", r.output.all())
 	return cmd
 }
 
@@ -52,10 +52,7 @@ func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.Clie
 	if err != nil {
 		return err
 	}
-	namespace := c.namespace
-	if r.allNamespaces {
-		namespace = ""
-	}
+	namespace := c.scope(r.allNamespaces)
 	objects, err := c.list(ctx, namespace)
 	if err != nil {
 		return listForbiddenHelp(err)
@@ -85,21 +82,18 @@ func listForbiddenHelp(err error) error {
 // show prints the views, also if the Machines could not be read.
 func (r *railsOptions) show(o Options, views []clusterRails, namespace string, now time.Time) error {
 	switch {
-	case r.output.format == asJSON:
+	case r.output.string == asJSON:
 		return writeJSON(o.Out, views, "  ")
 	case len(views) == 0:
 		where := ""
 		if r.cluster != "" {
 			where = " of Cluster " + r.cluster
 		}
-		if namespace != "" {
-			where += " in namespace " + namespace
-		}
-		return write(o.Err, "No ScheduledMachines found"+where+".\n")
+		return write(o.Err, "No ScheduledMachines found"+where+in(namespace)+".\n")
 	}
 	texts := make([]string, len(views))
 	for i := range views {
-		texts[i] = views[i].text(r.output.format == wide, now)
+		texts[i] = views[i].text(r.output.string == wide, now)
 	}
 	return write(o.Out, strings.Join(texts, "\n"))
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -146,7 +145,7 @@ func heldRow(m *v1alpha1.ScheduledMachine) (railsRow, bool) {
 	switch {
 	case paused(m):
 		row.State, row.Reason, row.Message = railPaused, clusterv1.PausedReason, pausedWhy
-		if c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.PausedCondition); c != nil && c.Status == metav1.ConditionTrue {
+		if c := ifTrue(m, clusterv1.PausedCondition); c != nil {
 			row.Message, row.Since = cmp.Or(c.Message, pausedWhy), &c.LastTransitionTime
 		}
 		return row, true

@@ -5,31 +5,17 @@ package kubectl
 import (
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// record is a recorded request of an owner.
-type record struct{ v1alpha1.ReclaimRecord }
-
-// requestOf returns the open request of m, and false if there is none.
-func requestOf(m *v1alpha1.ScheduledMachine) (record, bool) {
-	r, ok := m.ReclaimRequest()
-	return record{r}, ok
-}
-
-// servedOf returns the request that turned the schedule of m off, and false if there is none.
-func servedOf(m *v1alpha1.ScheduledMachine) (record, bool) {
-	r, ok := m.ServedReclaim()
-	return record{r}, ok
-}
-
 // program returns the pattern of the program that caused the request, empty if no program did.
-func (r record) program() string {
+func program(r v1alpha1.ReclaimRecord) string {
 	pattern, ok := strings.CutPrefix(r.Reason, reclaim.Reason(""))
 	if !ok || r.ByPerson() {
 		return ""
@@ -45,34 +31,34 @@ const (
 	byUnknown = "unknown"
 )
 
-func (r record) by() string {
+func origin(r v1alpha1.ReclaimRecord) string {
 	switch {
 	case r.Lost():
 		return byUnknown
 	case r.ByPerson():
 		return byPerson
-	case r.program() != "":
+	case program(r) != "":
 		return byProgram
 	default:
 		return byNode
 	}
 }
 
-// request returns the record in the form of the JSON output.
-func (r record) request() request {
-	return request{By: r.by(), Program: r.program(), Reason: r.Why(), Node: r.Node, RequestedAt: r.RequestedAt}
+// requestOf returns the record in the form of the JSON output.
+func requestOf(r v1alpha1.ReclaimRecord) request {
+	return request{By: origin(r), Program: program(r), Reason: r.Why(), Node: r.Node, RequestedAt: r.RequestedAt}
 }
 
 // sentence states the origin of the request and its reason.
-func (r record) sentence() string {
+func sentence(r v1alpha1.ReclaimRecord) string {
 	if r.PropagatedFrom != "" {
 		return "its owner asked for the same host through " + r.PropagatedFrom + ": " + r.Why()
 	}
-	switch r.by() {
+	switch origin(r) {
 	case byPerson, byUnknown:
 		return r.Why()
 	case byProgram:
-		return "its owner started a program that matches " + r.program()
+		return "its owner started a program that matches " + program(r)
 	default:
 		return "asked on the Node: " + r.Why()
 	}
@@ -80,18 +66,13 @@ func (r record) sentence() string {
 
 // paused reports whether the object is paused, or whether the controller has observed that its Cluster is.
 func paused(m *v1alpha1.ScheduledMachine) bool {
-	_, annotated := m.Annotations[clusterv1.PausedAnnotation]
-	return annotated || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.PausedCondition)
+	return annotations.HasPaused(m) || conditions.IsTrue(m, clusterv1.PausedCondition)
 }
 
 // gateOf returns the condition DepartureGated if it is true, otherwise nil. It is true while a rail holds a machine
 // that should leave.
 func gateOf(m *v1alpha1.ScheduledMachine) *metav1.Condition {
-	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.DepartureGatedCondition)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return nil
-	}
-	return c
+	return ifTrue(m, v1alpha1.DepartureGatedCondition)
 }
 
 // suppressed returns the condition with the reason ActuationPaused, nil if there is none. It reports an action that the
@@ -100,11 +81,10 @@ func suppressed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
 	if c := gateOf(m); c != nil && c.Reason == v1alpha1.ActuationPausedReason {
 		return c
 	}
-	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReadyCondition)
-	if c == nil || c.Reason != v1alpha1.ActuationPausedReason {
+	if conditions.GetReason(m, v1alpha1.ReadyCondition) != v1alpha1.ActuationPausedReason {
 		return nil
 	}
-	return c
+	return conditions.Get(m, v1alpha1.ReadyCondition)
 }
 
 // gone reports whether the controller has observed the latest spec and no Machine or infrastructure machine exists.
@@ -123,14 +103,14 @@ func offNow(m *v1alpha1.ScheduledMachine) string {
 // removalDelayNotes returns the controllers' messages about what delays the removal of a machine. It omits messages
 // that shown contains.
 func removalDelayNotes(m *v1alpha1.ScheduledMachine, shown string) []string {
-	r, asked := requestOf(m)
+	r, asked := m.ReclaimRequest()
 	removed := asked && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown
 	if !removed || gone(m) {
 		return nil
 	}
 	var notes []string
 	for _, condition := range []string{v1alpha1.ReadyCondition, v1alpha1.MachineReadyCondition} {
-		c := meta.FindStatusCondition(m.Status.Conditions, condition)
+		c := conditions.Get(m, condition)
 		if c == nil || c.Status != metav1.ConditionFalse || c.Message == "" || asked && c.Message == r.Where() || strings.Contains(shown, c.Message) {
 			continue
 		}
@@ -142,6 +122,5 @@ func removalDelayNotes(m *v1alpha1.ScheduledMachine, shown string) []string {
 
 // reachable returns false only if the controller has reported that the workload cluster is not.
 func reachable(m *v1alpha1.ScheduledMachine) bool {
-	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.WorkloadClusterReachableCondition)
-	return c == nil || c.Status != metav1.ConditionFalse
+	return !conditions.IsFalse(m, v1alpha1.WorkloadClusterReachableCondition)
 }

@@ -25,12 +25,12 @@ type stage struct {
 // regained returns what the owner has back of a machine, in the order in which it comes back. It returns none if the
 // machine was not given back.
 func regained(m *v1alpha1.ScheduledMachine) []string {
-	if asked, ok := requestOf(m); ok {
+	if asked, ok := m.ReclaimRequest(); ok {
 		return texts(append(stages(m, asked), boxStage(m)))
 	}
-	served, ok := servedOf(m)
+	served, ok := m.ServedReclaim()
 	list := m.GiveBacks()
-	if !ok || m.ScheduleEnabled() && !m.AwaitsResume() || len(list) == 0 || !list[0].Same(served.ReclaimRecord) {
+	if !ok || m.ScheduleEnabled() && !m.AwaitsResume() || len(list) == 0 || !list[0].Same(served) {
 		return nil
 	}
 	latest := giveBack{list[0]}
@@ -50,7 +50,7 @@ func texts(stages []stage) []string {
 }
 
 // stages returns the stages of a give-back that is in progress, but the last.
-func stages(m *v1alpha1.ScheduledMachine, asked record) []stage {
+func stages(m *v1alpha1.ScheduledMachine, asked v1alpha1.ReclaimRecord) []stage {
 	if gone(m) {
 		return nil
 	}
@@ -61,7 +61,7 @@ func stages(m *v1alpha1.ScheduledMachine, asked record) []stage {
 		list = append(list, stage{"the Machine is not deleted yet", false})
 	default:
 		text := "the Machine is deleted"
-		if after := elapsed(asked.ReclaimRecord, ref.DeletionTimestamp.UTC().Format(time.RFC3339)); after != "" {
+		if after := elapsed(asked, ref.DeletionTimestamp.UTC().Format(time.RFC3339)); after != "" {
 			text += " after " + after
 		}
 		list = append(list, stage{text, true})
@@ -71,11 +71,11 @@ func stages(m *v1alpha1.ScheduledMachine, asked record) []stage {
 
 // holdStages returns the stages of a hold; none if the machine has no hold that has an effect. The agent does not see a
 // request of a person on the ScheduledMachine.
-func holdStages(m *v1alpha1.ScheduledMachine, asked record) []stage {
+func holdStages(m *v1alpha1.ScheduledMachine, asked v1alpha1.ReclaimRecord) []stage {
 	h := m.Status.ReclaimHold
 	if h == nil {
 		c := conditions.Get(m, v1alpha1.OwnerProtectedCondition)
-		if asked.program() == "" || !m.Spec.HoldsPods() || c != nil && c.Reason == v1alpha1.HoldUnavailableReason {
+		if program(asked) == "" || !m.Spec.HoldsPods() || c != nil && c.Reason == v1alpha1.HoldUnavailableReason {
 			return nil
 		}
 		return []stage{{"the CPU is not known to be back: the agent has not reported that it holds the pods", false}}

@@ -81,8 +81,8 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 		return write(o.Out, fmt.Sprintf("%s: it is paused: the schedule is on, but nothing happens until the pause of it or its Cluster ends.\n", name))
 	}
 	lines := []string{name + ": " + said + ". " + next}
-	if r, ok := servedOf(before); ok && !before.ScheduleEnabled() && r.program() != "" {
-		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine leaves again: quit it first.", r.program()))
+	if r, ok := before.ServedReclaim(); ok && !before.ScheduleEnabled() && program(r) != "" {
+		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine leaves again: quit it first.", program(r)))
 	}
 	return write(o.Out, strings.Join(append(lines, sentences(unservedNotes(before, now))...), "\n")+"\n")
 }

@@ -5,7 +5,6 @@ package kubectl
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -18,11 +17,11 @@ import (
 // statusOptions are the flags of status.
 type statusOptions struct {
 	allNamespaces bool
-	output        tableFormat
+	output        format
 }
 
 func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
-	s := statusOptions{output: tableFormat{text}}
+	s := statusOptions{output: textOr(wide, asJSON)}
 	cmd := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "Show what scheduled machines do, what happens next and why",
@@ -43,7 +42,7 @@ func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "list the machines of all namespaces")
-	flags.VarP(&s.output, "output", "o", tableFormats)
+	flags.VarP(&s.output, "output", "o", s.output.all())
 	return cmd
 }
 
@@ -64,12 +63,12 @@ func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.Cli
 		views[i].state = e.State
 	}
 	switch {
-	case s.output.format == asJSON:
+	case s.output.string == asJSON:
 		return writeJSON(o.Out, views, "  ")
 	case len(views) == 0:
-		return write(o.Err, "No ScheduledMachines found"+s.where(c)+".\n")
+		return write(o.Err, "No ScheduledMachines found"+in(c.scope(s.allNamespaces))+".\n")
 	case len(names) == 0:
-		return write(o.Out, table(views, s.allNamespaces, s.output.format == wide, now))
+		return write(o.Out, table(views, s.allNamespaces, s.output.string == wide, now))
 	}
 	var details []string
 	for i := range views {
@@ -79,19 +78,8 @@ func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.Cli
 }
 
 func (s *statusOptions) read(ctx context.Context, c *cluster, names []string) ([]v1alpha1.ScheduledMachine, error) {
-	switch {
-	case len(names) > 0:
+	if len(names) > 0 {
 		return c.get(ctx, names)
-	case s.allNamespaces:
-		return c.list(ctx, "")
-	default:
-		return c.list(ctx, c.namespace)
 	}
-}
-
-func (s *statusOptions) where(c *cluster) string {
-	if s.allNamespaces {
-		return ""
-	}
-	return fmt.Sprintf(" in namespace %s", c.namespace)
+	return c.list(ctx, c.scope(s.allNamespaces))
 }

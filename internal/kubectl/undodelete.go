@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -211,8 +211,8 @@ func (u *undo) check(ctx context.Context) error {
 // Cluster API has made the Machine an owner of the bootstrap config and the infrastructure machine before the Machine
 // has a Node. So the garbage collector only removes the deleted ScheduledMachine from their owners.
 func (u *undo) machine(ctx context.Context) (*clusterv1.Machine, error) {
-	if request, asked := requestOf(u.m); asked {
-		return nil, cannot("it is being given back to its owner (%s), so the machine leaves", request.sentence())
+	if request, asked := u.m.ReclaimRequest(); asked {
+		return nil, cannot("it is being given back to its owner (%s), so the machine leaves", sentence(request))
 	}
 	if u.m.Spec.KillSwitch {
 		return nil, cannot("spec.killSwitch is true, so the machine leaves")
@@ -290,7 +290,7 @@ func (u *undo) pause(ctx context.Context) error {
 	}
 	uid := u.m.UID
 	confirmed := func(m *v1alpha1.ScheduledMachine) bool {
-		return m == nil || m.UID != uid || meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.PausedCondition)
+		return m == nil || m.UID != uid || conditions.IsTrue(m, clusterv1.PausedCondition)
 	}
 	if err := u.await(ctx, confirmed, func() error {
 		return fmt.Errorf("no manager confirmed its pause within %s: does one serve it? Nothing was removed, and it stays paused. "+

@@ -85,33 +85,20 @@ func (i *instant) or(now func() time.Time) time.Time {
 // past is a flag for a point in time, or for how long ago it was. The zero value stands for none.
 type past struct {
 	instant
-	ago span
-	set bool
+	now func() time.Time
 }
 
 // Set implements pflag.Value.
 func (p *past) Set(text string) error {
-	*p = past{set: true}
-	if p.ago.Set(text) == nil || p.instant.Set(text) == nil {
+	var ago span
+	if ago.Set(text) == nil {
+		p.Time = p.now().Add(-time.Duration(ago))
 		return nil
 	}
-	return errors.New("write how long ago, such as 2h or 7d, or RFC 3339 with a zone, such as 2025-01-15T09:00:00Z")
-}
-
-// String implements pflag.Value.
-func (p *past) String() string {
-	if p.set && p.IsZero() {
-		return p.ago.String()
+	if p.instant.Set(text) != nil {
+		return errors.New("write how long ago, such as 2h or 7d, or RFC 3339 with a zone, such as 2025-01-15T09:00:00Z")
 	}
-	return p.instant.String()
-}
-
-// at returns the instant, zero if there is none.
-func (p *past) at(now time.Time) time.Time {
-	if p.set && p.IsZero() {
-		return now.Add(-time.Duration(p.ago))
-	}
-	return p.Time
+	return nil
 }
 
 // choice is a flag for a selection of known words. An empty selection selects all.
@@ -146,39 +133,29 @@ func (c *choice) all() string { return strings.Join(c.of, ", ") }
 
 func (c *choice) has(word string) bool { return len(c.chosen) == 0 || slices.Contains(c.chosen, word) }
 
-// tableFormat is a format for output that fits a terminal, or is wide.
-type tableFormat struct{ format }
-
-const tableFormats = "text, wide or json"
-
-// Set implements pflag.Value.
-func (f *tableFormat) Set(s string) error {
-	switch {
-	case s == string(wide):
-		f.format = wide
-	case f.format.Set(s) != nil:
-		return errors.New("write " + tableFormats)
-	}
-	return nil
-}
-
-// format is a flag for the form of the output.
-type format string
-
+// The forms of output. A wide table may exceed the width of a terminal.
 const (
-	text   format = "text"
-	asJSON format = "json"
-	wide   format = "wide" // of a tableFormat only
+	text   = "text"
+	wide   = "wide"
+	asJSON = "json"
 )
 
-var formats = []string{string(text), string(asJSON)}
+// format is a flag for the form of the output.
+type format struct {
+	string
+	// of are the forms that the command has.
+	of []string
+}
+
+// textOr returns the flag of a command with text and other forms of output.
+func textOr(others ...string) format { return format{text, append([]string{text}, others...)} }
 
 // Set implements pflag.Value.
 func (f *format) Set(s string) error {
-	if !slices.Contains(formats, s) {
-		return errors.New("write " + strings.Join(formats, " or "))
+	if !slices.Contains(f.of, s) {
+		return errors.New("write " + f.all())
 	}
-	*f = format(s)
+	f.string = s
 	return nil
 }
 
@@ -186,4 +163,9 @@ func (f *format) Set(s string) error {
 func (*format) Type() string { return "format" }
 
 // String implements pflag.Value.
-func (f *format) String() string { return string(*f) }
+func (f *format) String() string { return f.string }
+
+func (f *format) all() string {
+	last := len(f.of) - 1
+	return strings.Join(f.of[:last], ", ") + " or " + f.of[last]
+}

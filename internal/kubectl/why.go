@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
@@ -24,7 +23,7 @@ import (
 )
 
 func newWhy(o Options, config clientcmd.ClientConfig) *cobra.Command {
-	output := text
+	output := textOr(asJSON)
 	cmd := &cobra.Command{
 		Use:   "why NAME",
 		Short: "Explain why a machine is where it is, and what to do about it",
@@ -33,14 +32,14 @@ func newWhy(o Options, config clientcmd.ClientConfig) *cobra.Command {
 		ValidArgsFunction: completeNames(config),
 		Args:              oneName,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return explainOne(cmd.Context(), o, config, names[0], output)
+			return explainOne(cmd.Context(), o, config, names[0], output.string == asJSON)
 		},
 	}
-	cmd.Flags().VarP(&output, "output", "o", strings.Join(formats, " or "))
+	cmd.Flags().VarP(&output, "output", "o", output.all())
 	return cmd
 }
 
-func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, name string, output format) error {
+func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, name string, inJSON bool) error {
 	c, err := connect(config)
 	if err != nil {
 		return err
@@ -50,7 +49,7 @@ func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, n
 	if err != nil {
 		return err
 	}
-	if output == asJSON {
+	if inJSON {
 		return writeJSON(o.Out, e, "  ")
 	}
 	return write(o.Out, e.text(now))
@@ -131,7 +130,7 @@ func (c *cluster) explain(ctx context.Context, name string, now time.Time) (expl
 		return explanation{}, errors.Join(err, unread)
 	}
 	e := explanation{Namespace: left.Namespace, Name: name, Actions: []string{}, Notes: []string{}}
-	e.requested(record{left.Record().Screened()})
+	e.requested(left.Record().Screened())
 	e.view.idle = "its ScheduledMachine is deleted"
 	e.set(stateReturned, "its ScheduledMachine was deleted while its owner had the machine: a new one of this name stays off",
 		"to let a new one follow its schedule: "+e.command("resume"))
@@ -172,9 +171,9 @@ func (e *explanation) patch(spec string) string {
 	return fmt.Sprintf("kubectl -n %s patch scheduledmachine/%s --type merge -p '{\"spec\":%s}'", e.Namespace, e.Name, spec)
 }
 
-func (e *explanation) requested(r record) {
-	e.Cause = r.sentence()
-	e.Request = new(r.request())
+func (e *explanation) requested(r v1alpha1.ReclaimRecord) {
+	e.Cause = sentence(r)
+	e.Request = new(requestOf(r))
 }
 
 // byPause explains an action that the manager's pause suppresses.
@@ -190,12 +189,12 @@ func byPause(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 
 // byOwner explains the effect of an owner's request.
 func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
-	if r, ok := requestOf(m); ok && !paused(m) && !m.Spec.KillSwitch {
+	if r, ok := m.ReclaimRequest(); ok && !paused(m) && !m.Spec.KillSwitch {
 		e.requested(r)
 		return e.set(stateReturning, "it is being given back to its owner, without drain",
 			"to see every step: "+e.command("give-back")+" --wait")
 	}
-	r, ok := servedOf(m)
+	r, ok := m.ServedReclaim()
 	if !ok || m.ScheduleEnabled() || m.Spec.KillSwitch {
 		return false
 	}
@@ -203,7 +202,7 @@ func byOwner(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if !gone(m) {
 		return e.set(stateReturning, offNow(m)+", and the machine is still leaving", "wait, and look again")
 	}
-	if p := r.program(); p != "" {
+	if p := program(r); p != "" {
 		e.Actions = append(e.Actions, "quit "+p+" before you lend it again, or it leaves again")
 	}
 	return e.set(stateReturned, "it was given back to its owner, and "+offNow(m), "to lend it again: "+e.command("resume"))
@@ -240,7 +239,7 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 
 // byProblem explains an obstacle: an unreadable schedule, a failed step, a host in use, or a missing object.
 func byProblem(m *v1alpha1.ScheduledMachine, e *explanation) bool {
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ScheduledCondition); c != nil && c.Status == metav1.ConditionUnknown || e.view.Schedule == unreadableSchedule {
+	if c := conditions.Get(m, v1alpha1.ScheduledCondition); c != nil && c.Status == metav1.ConditionUnknown || e.view.Schedule == unreadableSchedule {
 		return e.set(stateUnreadable, "its schedule cannot be read: everything stays as it is", "correct spec.schedule")
 	}
 	if m.Status.Phase == v1alpha1.PhaseError {
@@ -322,16 +321,15 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 // invalid returns the condition ReferencesValid if it is false, for example for a missing Cluster. Otherwise it returns
 // nil.
 func invalid(m *v1alpha1.ScheduledMachine) *metav1.Condition {
-	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ReferencesValidCondition)
-	if c == nil || c.Status != metav1.ConditionFalse {
+	if !conditions.IsFalse(m, v1alpha1.ReferencesValidCondition) {
 		return nil
 	}
-	return c
+	return conditions.Get(m, v1alpha1.ReferencesValidCondition)
 }
 
 // hostClaimed returns the condition about another ScheduledMachine that names the same host, nil if there is none.
 func hostClaimed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
-	return meta.FindStatusCondition(m.Status.Conditions, v1alpha1.HostClaimedCondition)
+	return conditions.Get(m, v1alpha1.HostClaimedCondition)
 }
 
 // note adds the notes that apply in every state.
@@ -343,7 +341,7 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 		e.Notes = append(e.Notes, "its ScheduledMachine is being deleted: the machine leaves when the pause ends")
 	}
 	e.Notes = append(e.Notes, removalDelayNotes(m, e.Cause)...)
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.LentAgainCondition); c != nil {
+	if c := conditions.Get(m, v1alpha1.LentAgainCondition); c != nil {
 		e.Notes = append(e.Notes, c.Message)
 	}
 	e.Notes = append(e.Notes, agentDetectionNotes(m, e.command("give-back"))...)
