@@ -158,6 +158,26 @@ func TestAgentState(t *testing.T) {
 	}
 }
 
+func TestHoldState(t *testing.T) {
+	state := HoldState{Pods: 2, Running: 1, CPU: 9 * time.Millisecond, Killed: 1, Memory: 180 * time.Millisecond}
+	if want := "pods=2 running=1 cpu_ms=9 killed=1 memory_ms=180"; state.Text() != want {
+		t.Errorf("the text is a contract with the admission policy: %s", state.Text())
+	}
+	for _, want := range []HoldState{state, {}, {Unavailable: "the host has\n\"cgroup v1\""}} {
+		if got, ok := ParseHoldState(want.Text()); !ok || got != want {
+			t.Errorf("ParseHoldState(%q) = %v, %t", want.Text(), got, ok)
+		}
+	}
+	for _, text := range []string{
+		"", "pods=2 cpu_ms=9 killed=1 memory_ms=180", strings.Replace(state.Text(), "running=1", "running=-1", 1), state.Text() + " ",
+		"unavailable=", `unavailable=""`, "unavailable=soon",
+	} {
+		if got, ok := ParseHoldState(text); ok {
+			t.Errorf("ParseHoldState(%q) = %v, want an error", text, got)
+		}
+	}
+}
+
 func TestHash(t *testing.T) {
 	java := ConfigFor([]string{"java"})
 	if ConfigFor([]string{"java", ""}).Hash() != java.Hash() {

@@ -29,6 +29,8 @@ type HoldState struct {
 	Unavailable string
 	// Pods is the number of pods that were frozen.
 	Pods int
+	// Running is the number of pods that were not frozen in time, and go on using the CPU.
+	Running int
 	// CPU is the time from the match until all of these pods were frozen. The agent reports whole milliseconds.
 	CPU time.Duration
 	// Killed is the number of pods that were killed and have no process any more.
@@ -37,12 +39,15 @@ type HoldState struct {
 	Memory time.Duration
 }
 
+// holdFormat is the format of [HoldAnnotation], unless the agent cannot hold pods.
+const holdFormat = "pods=%d running=%d cpu_ms=%d killed=%d memory_ms=%d"
+
 // Text returns s as the value of [HoldAnnotation].
 func (s HoldState) Text() string {
 	if s.Unavailable != "" {
 		return "unavailable=" + strconv.Quote(s.Unavailable)
 	}
-	return fmt.Sprintf("pods=%d cpu_ms=%d killed=%d memory_ms=%d", s.Pods, s.CPU.Milliseconds(), s.Killed, s.Memory.Milliseconds())
+	return fmt.Sprintf(holdFormat, s.Pods, s.Running, s.CPU.Milliseconds(), s.Killed, s.Memory.Milliseconds())
 }
 
 // ParseHoldState parses a value of [HoldAnnotation]. ok is false for every text that Text does not produce.
@@ -55,11 +60,11 @@ func ParseHoldState(text string) (s HoldState, ok bool) {
 		return s, s.Text() == text
 	}
 	var cpu, memory int64
-	if _, err := fmt.Sscanf(text, "pods=%d cpu_ms=%d killed=%d memory_ms=%d", &s.Pods, &cpu, &s.Killed, &memory); err != nil {
+	if _, err := fmt.Sscanf(text, holdFormat, &s.Pods, &s.Running, &cpu, &s.Killed, &memory); err != nil {
 		return HoldState{}, false
 	}
 	s.CPU, s.Memory = time.Duration(cpu)*time.Millisecond, time.Duration(memory)*time.Millisecond
-	if s.Pods < 0 || s.CPU < 0 || s.Killed < 0 || s.Memory < 0 || s.Text() != text {
+	if s.Pods < 0 || s.Running < 0 || s.CPU < 0 || s.Killed < 0 || s.Memory < 0 || s.Text() != text {
 		return HoldState{}, false
 	}
 	return s, true

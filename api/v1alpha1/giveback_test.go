@@ -17,7 +17,7 @@ func TestGiveBacks(t *testing.T) {
 		t.Errorf("got %v, want none", got)
 	}
 	at := time.Date(2026, 4, 20, 21, 45, 0, 61e6, time.UTC)
-	hold := &HoldReport{Pods: 8, CPUMilliseconds: 9, Killed: 8, MemoryMilliseconds: 180}
+	hold := &HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9, KilledPods: 8, KilledAfterMilliseconds: 180}
 	first := GiveBack{ReclaimRecord: ReclaimRecord{Node: "box", NodeUID: "1", Reason: "process-match: java", RequestedAt: "2026-04-20T21:45:00Z"}.Served(at)}
 	if got := first.Deleted(time.Time{}, hold); got.DeletedAt != "" || got.Hold != nil {
 		t.Errorf("without a Machine, the hold is the one of an earlier reclaim: %+v", got)
@@ -25,7 +25,7 @@ func TestGiveBacks(t *testing.T) {
 	first = first.Deleted(at, hold)
 	m.AddGiveBack(first)
 	const want = `[{"node":"box","nodeUID":"1","reason":"process-match: java","requestedAt":"2026-04-20T21:45:00Z","servedAt":"2026-04-20T21:45:00Z",` +
-		`"deletedAt":"2026-04-20T21:45:00.061Z","hold":{"pods":8,"cpuMilliseconds":9,"killed":8,"memoryMilliseconds":180}}]`
+		`"deletedAt":"2026-04-20T21:45:00.061Z","hold":{"frozenPods":8,"frozenAfterMilliseconds":9,"killedPods":8,"killedAfterMilliseconds":180}}]`
 	if diff := cmp.Diff(want, m.Annotations[GiveBacksAnnotation]); diff != "" {
 		t.Errorf("the text is an API: -want, +got:\n%s", diff)
 	}

@@ -362,18 +362,21 @@ type NodeReference struct {
 // HoldReport is what the agent reported about its hold. The times are from the match of
 // a program, by the clock of the machine.
 type HoldReport struct {
-	// pods is the number of pods that were frozen.
+	// frozenPods is the number of pods that were frozen.
 	// +required
-	Pods int32 `json:"pods"`
-	// cpuMilliseconds is the time until all of these pods were frozen: their CPU time was the owner's.
+	FrozenPods int32 `json:"frozenPods"`
+	// frozenAfterMilliseconds is the time until all of these pods were frozen.
 	// +required
-	CPUMilliseconds int64 `json:"cpuMilliseconds"`
-	// killed is the number of pods that were killed and have no process any more.
+	FrozenAfterMilliseconds int64 `json:"frozenAfterMilliseconds"`
+	// runningPods is the number of pods that were not frozen in time. The CPU is the owner's only if it is 0.
 	// +optional
-	Killed int32 `json:"killed,omitempty"`
-	// memoryMilliseconds is the time until the last process of a killed pod was gone: the memory was the owner's.
+	RunningPods int32 `json:"runningPods,omitempty"`
+	// killedPods is the number of pods that were killed and have no process any more.
 	// +optional
-	MemoryMilliseconds int64 `json:"memoryMilliseconds,omitempty"`
+	KilledPods int32 `json:"killedPods,omitempty"`
+	// killedAfterMilliseconds is the time until the last process of a killed pod was gone: the memory was the owner's.
+	// +optional
+	KilledAfterMilliseconds int64 `json:"killedAfterMilliseconds,omitempty"`
 }
 
 // HostStatus has the names of the host.

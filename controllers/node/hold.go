@@ -58,8 +58,8 @@ func decideHold(f holdFacts) *v1alpha1.HoldReport {
 	switch {
 	case f.reclaiming && ok && state.Unavailable == "":
 		return &v1alpha1.HoldReport{
-			Pods: count(state.Pods), CPUMilliseconds: state.CPU.Milliseconds(),
-			Killed: count(state.Killed), MemoryMilliseconds: state.Memory.Milliseconds(),
+			FrozenPods: count(state.Pods), FrozenAfterMilliseconds: state.CPU.Milliseconds(), RunningPods: count(state.Running),
+			KilledPods: count(state.Killed), KilledAfterMilliseconds: state.Memory.Milliseconds(),
 		}
 	case f.reclaiming, !f.joined, f.unseen:
 		return f.last

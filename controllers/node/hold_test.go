@@ -62,13 +62,13 @@ func TestTheHoldIsReported(t *testing.T) {
 	w.request(frozen.Text())
 	w.wantHold("before the request is recorded, a write could conflict with the record", nil)
 	w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
-	first := &v1alpha1.HoldReport{Pods: 8, CPUMilliseconds: 9}
+	first := &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9}
 	w.wantHold("the CPU is back", first, written...)
-	w.annotate(map[string]string{reclaim.HoldAnnotation: "pods=8 cpu_ms=soon"})
+	w.annotate(map[string]string{reclaim.HoldAnnotation: "pods=8 running=0 cpu_ms=soon"})
 	w.wantHold("no agent writes this", first)
-	frozen.Killed, frozen.Memory = 8, 180*time.Millisecond
+	frozen.Running, frozen.Killed, frozen.Memory = 1, 8, 180*time.Millisecond
 	w.annotate(map[string]string{reclaim.HoldAnnotation: frozen.Text()})
-	last := &v1alpha1.HoldReport{Pods: 8, CPUMilliseconds: 9, Killed: 8, MemoryMilliseconds: 180}
+	last := &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9, RunningPods: 1, KilledPods: 8, KilledAfterMilliseconds: 180}
 	w.wantHold("the memory is back", last, written...)
 	w.annotate(map[string]string{reclaim.HoldAnnotation: ""})
 	w.wantHold("the report is lost", last)
@@ -95,7 +95,7 @@ func TestTheHoldOfARefusedRequestIsRemoved(t *testing.T) {
 	w := holding(t)
 	w.Edit(w.sm, func() { w.sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "{}"} })
 	w.request(reclaim.HoldState{Pods: 1}.Text())
-	w.wantHold("the pods are held", &v1alpha1.HoldReport{Pods: 1}, written...)
+	w.wantHold("the pods are held", &v1alpha1.HoldReport{FrozenPods: 1}, written...)
 	w.Edit(w.sm, func() { w.sm.Annotations = nil })
 	w.wantHold("the machine stays", nil, written...)
 }

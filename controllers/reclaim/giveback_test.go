@@ -150,7 +150,7 @@ func TestTheGiveBackIsRecorded(t *testing.T) {
 				w.r, deleted = nil, w.machine().DeletionTimestamp.UTC().Format("2006-01-02T15:04:05.000Z")
 				w.resync()
 			}
-			hold := &v1alpha1.HoldReport{Pods: 8, CPUMilliseconds: 9}
+			hold := &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9}
 			w.sm.Status.ReclaimHold = hold
 			w.Must(w.Client.Status().Update(t.Context(), w.sm))
 			w.clock.SetTime(noon.Add(41 * time.Second))

@@ -21,7 +21,7 @@ func newHistory(o Options, config clientcmd.ClientConfig) *cobra.Command {
 		Long: fmt.Sprintf(`Show when a machine was given back, why, and how fast.
 
 CPU and MEMORY are the times until the program that matched had these back, if
-spec.reclaimHold asks for that. MACHINE is the time until the Machine was deleted,
+spec.reclaimHold asks for that, or how many pods still ran. MACHINE is the time until the Machine was deleted,
 and FREE until the machine had left the cluster. The latest %d times are kept.`, v1alpha1.MaxGiveBacks),
 		Example: `  kubectl 5spot history office-hours
   kubectl 5spot history office-hours -o json`,
@@ -58,7 +58,7 @@ func showHistory(ctx context.Context, o Options, config clientcmd.ClientConfig, 
 		times := giveBack{g}
 		past[i] = pastGiveBack{requestOf(g.ReclaimRecord), g.Hold, g.DeletedAt, g.ServedAt}
 		rows = append(rows, []string{
-			cmp.Or(g.RequestedAt, g.StoredAt, g.SeenAt, "-"), orDash(times.cpu()), orDash(times.memory()), orDash(times.deleted()), orDash(times.free()),
+			cmp.Or(g.RequestedAt, g.StoredAt, g.SeenAt, "-"), orDash(cmp.Or(times.running(), times.cpu())), orDash(times.memory()), orDash(times.deleted()), orDash(times.free()),
 			cmp.Or(program(g.ReclaimRecord), sentence(g.ReclaimRecord)),
 		})
 	}

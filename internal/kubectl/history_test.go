@@ -15,7 +15,7 @@ import (
 )
 
 // holdReport is the report of an agent that froze and killed all pods.
-var holdReport = &v1alpha1.HoldReport{Pods: 8, CPUMilliseconds: 9, Killed: 8, MemoryMilliseconds: 180}
+var holdReport = &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9, KilledPods: 8, KilledAfterMilliseconds: 180}
 
 // recorded is a served request with its times.
 func recorded(r v1alpha1.ReclaimRecord, hold *v1alpha1.HoldReport) v1alpha1.GiveBack {
@@ -51,13 +51,14 @@ func TestHistory(t *testing.T) {
 	t.Parallel()
 	precise := java
 	precise.RequestedAt = "2025-01-15T16:00:00.500Z"
-	m := machine("office", givenBack(recorded(ada, nil), recorded(java, &v1alpha1.HoldReport{Pods: 8, CPUMilliseconds: 1204}), recorded(precise, holdReport)))
+	m := machine("office", givenBack(recorded(ada, nil), recorded(java, &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 1204}), recorded(java, &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9, RunningPods: 1}), recorded(precise, holdReport)))
 	config := cluster(t, map[string]any{path("office"): m, path("spare"): machine("spare")})
 	const want = "" +
-		"REQUESTED                  CPU   MEMORY   MACHINE   FREE   WHY\n" +
-		"2025-01-15T16:00:00.500Z   9ms   180ms    61ms      41s    java\n" +
-		"2025-01-15T14:00:00Z       1s    -        1s        41s    java\n" +
-		"2025-01-15T17:00:00Z       -     -        1s        41s    asked by a person:...\n"
+		"REQUESTED                  CPU               MEMORY   MACHINE   FREE   WHY\n" +
+		"2025-01-15T16:00:00.500Z   9ms               180ms    61ms      41s    java\n" +
+		"2025-01-15T14:00:00Z       1 pod still ran   -        1s        41s    java\n" +
+		"2025-01-15T14:00:00Z       1s                -        1s        41s    java\n" +
+		"2025-01-15T17:00:00Z       -                 -        1s        41s    asked by a person...\n"
 	if diff := cmp.Diff(result{Out: want}, run("", "history", "office", config)); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
@@ -69,10 +70,10 @@ func TestHistory(t *testing.T) {
     "node": "worker-7",
     "requestedAt": "2025-01-15T16:00:00.500Z",
     "hold": {
-      "pods": 8,
-      "cpuMilliseconds": 9,
-      "killed": 8,
-      "memoryMilliseconds": 180
+      "frozenPods": 8,
+      "frozenAfterMilliseconds": 9,
+      "killedPods": 8,
+      "killedAfterMilliseconds": 180
     },
     "deletedAt": "2025-01-15T16:00:00.561Z",
     "freeAt": "2025-01-15T16:00:41Z"
@@ -116,18 +117,36 @@ func TestWhatTheOwnerHasBack(t *testing.T) {
 			"The provider is waited for.",
 			[]func(*v1alpha1.ScheduledMachine){
 				withRequest(java), taking, infrastructure, deletedAt(at),
-				holds(reclaim.HoldKill, &v1alpha1.HoldReport{Pods: 8, CPUMilliseconds: 9}),
+				holds(reclaim.HoldKill, &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9}),
 			},
 			[]string{
 				"the CPU is back after 9ms: 8 pods are frozen", "the memory is not back yet: the agent is killing the pods",
 				"the Machine is deleted after 1s", "the box is not free yet: it waits for the provider of RemoteMachine office-infra",
 			},
 		},
+		"Running": {
+			"A pod that was not frozen uses the CPU, and the memory.",
+			[]func(*v1alpha1.ScheduledMachine){
+				withRequest(java), taking, infrastructure, deletedAt(at),
+				holds(reclaim.HoldKill, &v1alpha1.HoldReport{
+					FrozenPods: 2, FrozenAfterMilliseconds: 9, RunningPods: 1, KilledPods: 2, KilledAfterMilliseconds: 70,
+				}),
+			},
+			[]string{
+				"the CPU is not back: 1 pod still runs, 2 pods are frozen", "the memory of 2 killed pods is back after 70ms",
+				"the Machine is deleted after 1s", "the box is not free yet: it waits for the provider of RemoteMachine office-infra",
+			},
+		},
+		"ReturnedRunning": {
+			"The CPU was not back before the machine had left.",
+			[]func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, &v1alpha1.HoldReport{FrozenPods: 1, FrozenAfterMilliseconds: 9, RunningPods: 2}))},
+			[]string{"CPU not back: 2 pods still ran, Machine deleted after 1s, box free after 41s"},
+		},
 		"Devices": {
 			"The memory of the others stays.",
 			[]func(*v1alpha1.ScheduledMachine){
 				withRequest(java), taking, infrastructure, func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = nil },
-				holds(reclaim.HoldFreeze, &v1alpha1.HoldReport{Pods: 2, CPUMilliseconds: 9, Killed: 1, MemoryMilliseconds: 70}),
+				holds(reclaim.HoldFreeze, &v1alpha1.HoldReport{FrozenPods: 2, FrozenAfterMilliseconds: 9, KilledPods: 1, KilledAfterMilliseconds: 70}),
 			},
 			[]string{
 				"the CPU is back after 9ms: 2 pods are frozen", "the memory of 1 killed pod is back after 70ms",
@@ -178,7 +197,7 @@ func reclaimedKeeping(r v1alpha1.ReclaimRecord) func(*v1alpha1.ScheduledMachine)
 
 func TestGiveBackShowsTheStages(t *testing.T) {
 	t.Parallel()
-	frozen := &v1alpha1.HoldReport{Pods: 8, CPUMilliseconds: 9}
+	frozen := &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9}
 	at := now.Add(time.Second)
 	server := &api{objects: map[string]any{path("office"): machine("office")}, story: []*v1alpha1.ScheduledMachine{
 		machine("office", withRequest(ada), infrastructure, holds(reclaim.HoldKill, nil)),
@@ -194,6 +213,23 @@ func TestGiveBackShowsTheStages(t *testing.T) {
 		"17:00:00  the box is not free yet: it waits for the provider of RemoteMachine office-infra\n" +
 		"17:00:00  the memory is back after 180ms: 8 pods are killed\n" +
 		"17:00:00  CPU after 9ms, memory after 180ms, Machine deleted after 1s, box free after 41s\n" +
+		"17:00:00  given back: the schedule is off, and the machine has left the cluster\n"}
+	if diff := cmp.Diff(want, run("", "give-back", "office", "--wait", server.serve(t))); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
+func TestGiveBackShowsPodsThatRun(t *testing.T) {
+	t.Parallel()
+	runs := &v1alpha1.HoldReport{FrozenPods: 2, FrozenAfterMilliseconds: 9, RunningPods: 1}
+	server := &api{objects: map[string]any{path("office"): machine("office")}, story: []*v1alpha1.ScheduledMachine{
+		machine("office", withRequest(ada), infrastructure, holds(reclaim.HoldFreezeOnly, runs)),
+		machine("office", givenBack(recorded(ada, runs))),
+	}}
+	want := result{Out: takeBack +
+		"17:00:00  the request is recorded\n" +
+		"17:00:00  the CPU is not back: 1 pod still runs, 2 pods are frozen\n" +
+		"17:00:00  CPU not back: 1 pod still ran, Machine deleted after 1s, box free after 41s\n" +
 		"17:00:00  given back: the schedule is off, and the machine has left the cluster\n"}
 	if diff := cmp.Diff(want, run("", "give-back", "office", "--wait", server.serve(t))); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)

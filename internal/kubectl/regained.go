@@ -16,7 +16,7 @@ import (
 )
 
 // A stage is a part of the machine that its owner gets back: the CPU, the memory, the Machine, the box. text says when
-// it came back, or what it waits for.
+// it came back, or what it waits for. back means that nothing more of it is expected.
 type stage struct {
 	text string
 	back bool
@@ -80,13 +80,18 @@ func holdStages(m *v1alpha1.ScheduledMachine, asked v1alpha1.ReclaimRecord) []st
 		}
 		return []stage{{"the CPU is not known to be back: the agent has not reported that it holds the pods", false}}
 	}
-	list := []stage{{fmt.Sprintf("the CPU is back after %s: %s frozen", milliseconds(h.CPUMilliseconds), pods(h.Pods)), true}}
-	switch {
-	case h.MemoryMilliseconds > 0 && h.Killed < h.Pods:
-		list = append(list, stage{fmt.Sprintf("the memory of %s is back after %s", killed(h.Killed), milliseconds(h.MemoryMilliseconds)), true})
-	case h.MemoryMilliseconds > 0:
-		list = append(list, stage{fmt.Sprintf("the memory is back after %s: %s killed", milliseconds(h.MemoryMilliseconds), pods(h.Killed)), true})
-	case h.Pods > 0 && (h.Killed > 0 || m.Spec.ReclaimHold == reclaim.HoldKill):
+	cpu := fmt.Sprintf("the CPU is back after %s: %s frozen", milliseconds(h.FrozenAfterMilliseconds), pods(h.FrozenPods))
+	if h.RunningPods > 0 {
+		cpu = fmt.Sprintf("the CPU is not back: %s, %s frozen", running(h.RunningPods), pods(h.FrozenPods))
+	}
+	list := []stage{{cpu, true}}
+	held := h.FrozenPods + h.RunningPods
+	switch memory := milliseconds(h.KilledAfterMilliseconds); {
+	case h.KilledAfterMilliseconds > 0 && h.KilledPods < held:
+		list = append(list, stage{fmt.Sprintf("the memory of %s is back after %s", killed(h.KilledPods), memory), true})
+	case h.KilledAfterMilliseconds > 0:
+		list = append(list, stage{fmt.Sprintf("the memory is back after %s: %s killed", memory, pods(h.KilledPods)), true})
+	case held > 0 && (h.KilledPods > 0 || m.Spec.ReclaimHold == reclaim.HoldKill):
 		list = append(list, stage{"the memory is not back yet: the agent is killing the pods", false})
 	}
 	return list
@@ -110,6 +115,9 @@ type giveBack struct{ v1alpha1.GiveBack }
 // times lists the stages with their times, on one line.
 func (g giveBack) times() string {
 	var list []string
+	if ran := g.running(); ran != "" {
+		list = append(list, "CPU not back: "+ran)
+	}
 	for _, part := range []struct{ what, after string }{
 		{"CPU", g.cpu()}, {"memory", g.memory()}, {"Machine deleted", g.deleted()}, {"box free", g.free()},
 	} {
@@ -122,17 +130,29 @@ func (g giveBack) times() string {
 
 // cpu, memory, deleted and free are the times after the request until each stage, empty if unknown.
 func (g giveBack) cpu() string {
-	if g.Hold == nil {
+	if g.Hold == nil || g.Hold.RunningPods > 0 {
 		return ""
 	}
-	return milliseconds(g.Hold.CPUMilliseconds)
+	return milliseconds(g.Hold.FrozenAfterMilliseconds)
+}
+
+// running returns how many pods were not frozen in time, empty if none is known.
+func (g giveBack) running() string {
+	switch {
+	case g.Hold == nil || g.Hold.RunningPods == 0:
+		return ""
+	case g.Hold.RunningPods == 1:
+		return "1 pod still ran"
+	default:
+		return fmt.Sprintf("%d pods still ran", g.Hold.RunningPods)
+	}
 }
 
 func (g giveBack) memory() string {
-	if g.Hold == nil || g.Hold.MemoryMilliseconds == 0 {
+	if g.Hold == nil || g.Hold.KilledAfterMilliseconds == 0 {
 		return ""
 	}
-	return milliseconds(g.Hold.MemoryMilliseconds)
+	return milliseconds(g.Hold.KilledAfterMilliseconds)
 }
 
 func (g giveBack) deleted() string { return elapsed(g.ReclaimRecord, g.DeletedAt) }
@@ -164,12 +184,19 @@ func lapse(d time.Duration) string {
 	return duration.HumanDuration(d)
 }
 
-// pods and killed are subjects with their number.
+// pods, running and killed are the beginnings of sentences with a number.
 func pods(n int32) string {
 	if n == 1 {
 		return "1 pod is"
 	}
 	return fmt.Sprintf("%d pods are", n)
+}
+
+func running(n int32) string {
+	if n == 1 {
+		return "1 pod still runs"
+	}
+	return fmt.Sprintf("%d pods still run", n)
 }
 
 func killed(n int32) string {

@@ -23,6 +23,8 @@ type activeHold struct {
 	since     time.Time
 	inherited bool
 	pods      map[string]*heldPod
+	// failedPods is the number of pods that the last pass could not freeze. They are not in pods.
+	failedPods int
 	// frozen means that the first freeze was logged.
 	frozen bool
 	// text is the report, "" until it is final. Pods that appear later do not change it.
@@ -94,10 +96,14 @@ func (s *activeHold) pending(now time.Time) bool {
 // report summarizes the hold. It rounds times up to milliseconds, because zero would mean that nothing happened.
 func (s *activeHold) report() reclaim.HoldState {
 	var r reclaim.HoldState
+	r.Running = s.failedPods
 	for _, p := range s.pods {
-		if !p.frozen.IsZero() {
+		switch {
+		case !p.frozen.IsZero():
 			r.Pods++
 			r.CPU = max(r.CPU, p.frozen.Sub(s.since))
+		case p.gone.IsZero():
+			r.Running++
 		}
 		if !p.killed.IsZero() && !p.gone.IsZero() {
 			r.Killed++

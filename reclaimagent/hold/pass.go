@@ -53,10 +53,16 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 		h.failed(metrics.HoldListing, err)
 		return false
 	}
-	first := len(h.active.pods) == 0
+	first, failed := len(h.active.pods) == 0, 0
 	held := make(map[string]*heldPod, len(pods))
 	for _, pod := range pods {
-		s, ok := h.freezePod(pod)
+		s, ok, err := h.freezePod(pod)
+		if err != nil && !errors.Is(err, errPodGone) {
+			h.failed(metrics.HoldFreezing, err)
+			if !ok {
+				failed++
+			}
+		}
 		if !ok {
 			continue
 		}
@@ -68,25 +74,24 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 		held[pod] = known
 	}
 	h.o.Metrics.HeldPods.Store(int64(len(held)))
+	h.active.failedPods = failed
 	h.active.replace(held, now)
 	return found
 }
 
 // freezePod freezes one pod. It returns the state before, and whether the agent holds the pod.
-func (h *Holder) freezePod(pod string) (s podState, ok bool) {
-	s, err := h.tree.state(pod)
+func (h *Holder) freezePod(pod string) (s podState, ok bool, err error) {
+	s, err = h.tree.state(pod)
 	if err != nil {
-		h.failed(metrics.HoldFreezing, err)
-		return s, false
+		return s, false, err
 	}
 	changes := s.holdChanges()
 	for _, c := range changes {
 		if err := h.tree.apply(pod, c); err != nil {
-			h.failed(metrics.HoldFreezing, err)
-			return s, s.marked || c == setFrozen
+			return s, s.marked || c == setFrozen, err
 		}
 	}
-	return s, s.marked || len(changes) > 0
+	return s, s.marked || len(changes) > 0, nil
 }
 
 // measure records which pods have become frozen or empty.
@@ -127,7 +132,7 @@ func (h *Holder) settle(w *view) {
 		return
 	}
 	if h.active.text == "" {
-		if r.Pods == 0 && h.active.err != nil {
+		if len(h.active.pods) == 0 && h.active.err != nil {
 			r.Unavailable = clip(h.active.err.Error())
 		}
 		h.active.text = r.Text()

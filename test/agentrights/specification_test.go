@@ -142,7 +142,7 @@ var changes = []change{
 		more: []change{annotation("", reclaim.StateAnnotation, "x", false, false)},
 	},
 	reportsHold("reports what it froze", reclaim.HoldState{Pods: 8, CPU: 9 * time.Millisecond}.Text()),
-	reportsHold("reports what it killed", reclaim.HoldState{Pods: 8, CPU: 9 * time.Millisecond, Killed: 8, Memory: time.Minute}.Text()),
+	reportsHold("reports what it killed", reclaim.HoldState{Pods: 8, Running: 1, CPU: 9 * time.Millisecond, Killed: 8, Memory: time.Minute}.Text()),
 	reportsHold("reports why it cannot hold", reclaim.HoldState{Unavailable: `the host has cgroup v1, not "v2"`}.Text()),
 	annotation("reports a hold in other words", reclaim.HoldAnnotation, "pods=8", false, false),
 	annotation("reports a hold in another line", reclaim.HoldAnnotation, "\n"+reclaim.HoldState{Pods: 8}.Text(), false, false),

@@ -50,10 +50,10 @@ func TestTheOwnerSeesWhatIsBack(t *testing.T) {
 	f, hold := l.family(sm), reclaim.HoldState{Pods: 8, CPU: 9 * time.Millisecond}
 	l.specs().Annotate(node, map[string]string{reclaim.HoldAnnotation: hold.Text()})
 	l.askBack(node, "java")
-	want := &v1alpha1.HoldReport{Pods: 8, CPUMilliseconds: 9}
+	want := &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9}
 	l.waitHold(sm, want)
 	hold.Killed, hold.Memory = 8, 180*time.Millisecond
-	want.Killed, want.MemoryMilliseconds = 8, 180
+	want.KilledPods, want.KilledAfterMilliseconds = 8, 180
 	l.specs().Annotate(node, map[string]string{reclaim.HoldAnnotation: hold.Text()})
 	l.waitHold(sm, want)
 	l.waitPhase(sm, emergency, metav1.ConditionFalse)
