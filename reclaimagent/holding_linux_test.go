@@ -33,10 +33,11 @@ type heldHost struct {
 	toml string
 	// requested means that the Node has a request. away means that the server accepts no write.
 	requested, away atomic.Bool
-	// early is set by a request that arrives before the pod is frozen.
-	early, arrived atomic.Bool
-	kubeconfig     string
-	agent          *exec.Cmd
+	// early is set by a request that arrives before the pod is frozen. unblocked is set by a later attempt during which
+	// the pod runs.
+	early, arrived, unblocked atomic.Bool
+	kubeconfig                string
+	agent                     *exec.Cmd
 }
 
 // TestHeldHost runs the whole agent, with SIGTERM and SIGKILL.
@@ -55,6 +56,8 @@ func TestHeldHost(t *testing.T) {
 	if h.early.Load() {
 		t.Error("the request arrived before the freeze")
 	}
+	h.wait("the pod runs during an attempt", h.unblocked.Load)
+	h.wait("the pod is frozen after that attempt", h.frozen)
 	h.end(syscall.SIGTERM)
 	if h.frozen() {
 		t.Error("the pod is frozen after SIGTERM without a request on the Node")
@@ -149,8 +152,7 @@ func (h *heldHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.Method == http.MethodPatch:
 		if bytes.Contains(body, []byte("reclaim-requested")) {
-			h.arrived.Store(true)
-			h.early.CompareAndSwap(false, !h.frozen())
+			h.attempt(r.Context())
 		}
 		if h.away.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -163,6 +165,22 @@ func (h *heldHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{configMap}}
 	}
 	_ = json.NewEncoder(w).Encode(answer) //nolint:errchkjson // maps of strings have JSON
+}
+
+// attempt is an attempt of the agent to deliver the request. The first one fails at once. The others fail when the pod
+// runs, and once that was seen, when the agent closes the connection.
+func (h *heldHost) attempt(ctx context.Context) {
+	if !h.arrived.Load() {
+		h.early.Store(!h.frozen())
+		h.arrived.Store(true)
+		return
+	}
+	for waiting := !h.unblocked.Load(); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		if waiting && !h.frozen() {
+			h.unblocked.Store(true)
+			return
+		}
+	}
 }
 
 // spawn starts a process in a cgroup, which it creates.
