@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -17,34 +16,18 @@ import (
 // HoldReporter writes [reclaim.HoldAnnotation] to the Node. It has its own goroutine and requests, so that it never
 // delays a request for the machine.
 type HoldReporter struct {
-	r       *Reporter
-	changed chan struct{}
-
-	mu   sync.Mutex
-	text string
+	r     *Reporter
+	texts latest[string]
 }
 
 // NewHoldReporter returns a HoldReporter.
 func NewHoldReporter(o Options) *HoldReporter {
-	return &HoldReporter{r: New(o), changed: make(chan struct{}, 1)}
+	return &HoldReporter{r: New(o), texts: newLatest[string]()}
 }
 
-// Set sets the value that Run writes. Empty removes the annotation. Set does not block.
-func (h *HoldReporter) Set(text string) {
-	h.mu.Lock()
-	h.text = text
-	h.mu.Unlock()
-	select {
-	case h.changed <- struct{}{}:
-	default:
-	}
-}
-
-func (h *HoldReporter) current() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.text
-}
+// Set sets the value that Run writes. Empty removes the annotation. Set does not block. Only one goroutine at a time may
+// call it.
+func (h *HoldReporter) Set(text string) { h.texts.put(text) }
 
 // Run writes each value until ctx is done.
 func (h *HoldReporter) Run(ctx context.Context) {
@@ -53,20 +36,20 @@ func (h *HoldReporter) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	timer.Stop()
 	defer timer.Stop()
-	tried, failing := "", false
+	text, failing := "", false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.changed:
-			if failing && tried == h.current() {
+		case next := <-h.texts:
+			if failing && next == text {
 				continue // the timer decides
 			}
+			text = next
 			backoff.Reset()
 		case <-timer.C:
 		}
-		tried = h.current()
-		err := h.write(ctx, tried)
+		err := h.write(ctx, text)
 		switch failing = err != nil; {
 		case err == nil, ctx.Err() != nil:
 		case errors.Is(err, errNotRequested):

@@ -39,16 +39,16 @@ type StateReporter struct {
 	onWritten func(bool)
 
 	mu sync.Mutex
-	// config is the hash of the Config in use. state is the latest state. news signals a new state.
-	config  string
-	state   reclaim.AgentState
-	changed chan struct{}
+	// config is the hash of the Config in use. state is the newest state, for Run in states.
+	config string
+	state  reclaim.AgentState
+	states latest[reclaim.AgentState]
 }
 
 // NewStateReporter returns a StateReporter. Run calls onWritten from its goroutine, with true if the annotation is
 // current and the agent is not blind, else with false.
 func NewStateReporter(o Options, onWritten func(bool)) *StateReporter {
-	return &StateReporter{r: New(o), onWritten: onWritten, changed: make(chan struct{}, 1)}
+	return &StateReporter{r: New(o), onWritten: onWritten, states: newLatest[reclaim.AgentState]()}
 }
 
 // SetConfig sets the Config in use. It is written after [StateReporter.SetDetector] sets the detector.
@@ -78,22 +78,13 @@ func (t *StateReporter) SetIdle(c reclaim.Config) {
 	t.setState(reclaim.AgentState{Detector: reclaim.NoDetector, Config: c.Hash()})
 }
 
-// setState sets the state and signals Run if it has changed. The caller must hold mu.
+// setState passes a state that has changed to Run. The caller must hold mu.
 func (t *StateReporter) setState(s reclaim.AgentState) {
 	if s == t.state {
 		return
 	}
 	t.state = s
-	select {
-	case t.changed <- struct{}{}:
-	default:
-	}
-}
-
-func (t *StateReporter) current() reclaim.AgentState {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.state
+	t.states.put(s)
 }
 
 // Run writes the state to the Node until ctx is done.
@@ -103,24 +94,24 @@ func (t *StateReporter) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	timer.Stop()
 	defer timer.Stop()
+	var s reclaim.AgentState
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.changed:
+		case s = <-t.states:
 			t.onWritten(false)
 			backoff.Reset()
 			timer.Reset(retry.Jitter(stateWriteDelay))
 		case <-timer.C:
-			timer.Reset(t.reconcile(ctx, &backoff, log))
+			timer.Reset(t.reconcile(ctx, s, &backoff, log))
 		}
 	}
 }
 
-// reconcile writes the state and returns the delay until the next check. If the server does not answer, onWritten is
+// reconcile writes s and returns the delay until the next check. If the server does not answer, onWritten is
 // not called, because the annotation is unknown.
-func (t *StateReporter) reconcile(ctx context.Context, backoff *retry.Backoff, log *failureLog) time.Duration {
-	s := t.current()
+func (t *StateReporter) reconcile(ctx context.Context, s reclaim.AgentState, backoff *retry.Backoff, log *failureLog) time.Duration {
 	err := t.writeState(ctx, s)
 	switch {
 	case err == nil:
