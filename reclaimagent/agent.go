@@ -90,7 +90,7 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 	counts.OnDetector = stateReporter.SetDetector
 	h := newHolding(o, w, reporting, counts)
 	configs := make(latestConfig, 1)
-	reporting.BeforeRead, reporting.Unblock = h.beforeRead, h.Unblock
+	reporting.BeforeRead, reporting.Unblock = h.BeforeRead, h.Unblock
 	l := &loop{
 		log: w.Log, now: w.Now, counts: counts, configs: configs,
 		detector: detect.New(detect.Options{Mode: mode, Open: open, Log: w.Log, Now: w.Now, Metrics: counts}),

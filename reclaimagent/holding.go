@@ -24,11 +24,6 @@ func newHolding(o Options, w Environment, reporting report.Options, counts *metr
 	})}
 }
 
-func (h *holding) beforeRead() func(report.Reading) {
-	observe := h.BeforeRead()
-	return func(r report.Reading) { observe(hold.Node(r)) }
-}
-
 // Run holds and reports until ctx is done.
 func (h *holding) Run(ctx context.Context) {
 	var background sync.WaitGroup

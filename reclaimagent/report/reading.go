@@ -6,25 +6,16 @@ import (
 	"context"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
-// Reading is what the agent has read of its Node.
-type Reading struct {
-	// Requested means that the Node has a request.
-	Requested bool
-	// ControlPlane means that the Node is part of the control plane.
-	ControlPlane bool
-	// Hold is the value of [reclaim.HoldAnnotation].
-	Hold string
-}
-
 // controlPlaneLabels mark the Nodes of the control plane. Older distributions use the second.
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
-func (n *node) reading() Reading {
-	r := Reading{Requested: n.requested(), Hold: n.Metadata.Annotations[reclaim.HoldAnnotation]}
+func (n *node) reading() hold.Node {
+	r := hold.Node{Requested: n.requested(), Hold: n.Metadata.Annotations[reclaim.HoldAnnotation]}
 	for _, label := range controlPlaneLabels {
 		_, is := n.Metadata.Labels[label]
 		r.ControlPlane = r.ControlPlane || is
@@ -33,9 +24,9 @@ func (n *node) reading() Reading {
 }
 
 // beforeRead returns the function for the result of a read.
-func (r *Reporter) beforeRead() func(Reading) {
+func (r *Reporter) beforeRead() func(hold.Node) {
 	if r.o.BeforeRead == nil {
-		return func(Reading) {}
+		return func(hold.Node) {}
 	}
 	return r.o.BeforeRead()
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
@@ -54,7 +55,7 @@ type Options struct {
 	Now       func() time.Time
 	// BeforeRead, if set, is called before each read of Requested, AwaitCleared and AwaitRequested, and its result with
 	// what was read. Requested does not pass on a Node that is another machine.
-	BeforeRead func() func(Reading)
+	BeforeRead func() func(hold.Node)
 	// Unblock, if set, is called with true before some attempts of Deliver, and with false after them: an attempt may need
 	// a pod that is frozen.
 	Unblock func(on bool)

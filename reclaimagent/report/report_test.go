@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
 )
@@ -349,13 +350,13 @@ func TestReadings(t *testing.T) {
 		reason  string
 		answers []func(any) error
 		read    func(r *report.Reporter, ctx context.Context) error
-		want    []report.Reading
+		want    []hold.Node
 	}{
 		"Requested": {
 			"The first read counts.",
 			[]func(any) error{held},
 			func(r *report.Reporter, ctx context.Context) error { _, err := r.Requested(ctx); return err },
-			[]report.Reading{{Requested: true, ControlPlane: true, Hold: "x"}},
+			[]hold.Node{{Requested: true, ControlPlane: true, Hold: "x"}},
 		},
 		"AnotherMachine": {
 			"Another machine is not held.",
@@ -372,31 +373,31 @@ func TestReadings(t *testing.T) {
 			"A Node that is gone was not cleared, and a server that is away has said nothing.",
 			[]func(any) error{node("true"), status(503), status(404)},
 			(*report.Reporter).AwaitCleared,
-			[]report.Reading{{Requested: true}},
+			[]hold.Node{{Requested: true}},
 		},
 		"Cleared": {
 			"The end of a request is passed on.",
 			[]func(any) error{node("true"), node("")},
 			(*report.Reporter).AwaitCleared,
-			[]report.Reading{{Requested: true}, {}},
+			[]hold.Node{{Requested: true}, {}},
 		},
 		"AwaitRequested": {
 			"The end of a request is passed on here, too: the Node may have been gone.",
 			[]func(any) error{node(""), status(404), status(503), held},
 			(*report.Reporter).AwaitRequested,
-			[]report.Reading{{}, {Requested: true, ControlPlane: true, Hold: "x"}},
+			[]hold.Node{{}, {Requested: true, ControlPlane: true, Hold: "x"}},
 		},
 		"AnotherMachineRequested": {
 			"The request of another machine with the same name is not this machine's.",
 			[]func(any) error{node("true"), node("true"), named, named},
 			(*report.Reporter).AwaitRequested,
-			[]report.Reading{{Requested: true}},
+			[]hold.Node{{Requested: true}},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var got []report.Reading
+				var got []hold.Node
 				before := 0
 				id := ""
 				reads := len(tc.answers)
@@ -408,9 +409,9 @@ func TestReadings(t *testing.T) {
 				}
 				r := report.New(report.Options{
 					Client: &scripted{answers: tc.answers}, Node: "ws", MachineID: id, Log: slog.New(slog.DiscardHandler), Now: time.Now,
-					BeforeRead: func() func(report.Reading) {
+					BeforeRead: func() func(hold.Node) {
 						before++
-						return func(n report.Reading) { got = append(got, n) }
+						return func(n hold.Node) { got = append(got, n) }
 					},
 				})
 				if err := tc.read(r, t.Context()); err != nil {
