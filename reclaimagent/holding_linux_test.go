@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -24,12 +23,13 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold/cgrouptest"
 )
 
 // heldHost is a host with one pod, an agent that is a process of its own, and an API server.
 type heldHost struct {
+	*cgrouptest.Tree
 	t    *testing.T
-	root string
 	toml string
 	// requested means that the Node has a request. away means that the server accepts no write.
 	requested, away atomic.Bool
@@ -50,7 +50,7 @@ func TestHeldHost(t *testing.T) {
 	h.start()
 	h.wait("the agent has started", func() bool { return h.logged("Watching processes") })
 	h.away.Store(true)
-	owner := h.spawn("user.slice/app.scope", "/bin/sh", "-c", "sleep 1000; :", h.pattern())
+	owner := h.Start("user.slice/app.scope", exec.Command("/bin/sh", "-c", "sleep 1000; :", h.pattern()))
 	h.wait("the pod is frozen", h.frozen)
 	h.wait("the request arrives", h.arrived.Load)
 	if h.early.Load() {
@@ -81,7 +81,7 @@ func TestHeldHost(t *testing.T) {
 	h.start()
 	h.wait("the new agent releases the pod", func() bool { return !h.frozen() })
 	for _, cgroup := range []string{"user.slice/app.scope", "kubepods/podagent", "kubepods", ""} {
-		if raw, err := os.ReadFile(filepath.Join(h.root, cgroup, "cgroup.freeze")); err == nil && strings.TrimSpace(string(raw)) != "0" {
+		if raw, err := os.ReadFile(filepath.Join(h.Root, cgroup, "cgroup.freeze")); err == nil && strings.TrimSpace(string(raw)) != "0" {
 			t.Errorf("%q is frozen", cgroup)
 		}
 	}
@@ -103,21 +103,8 @@ func runAgent(t *testing.T, kubeconfig string) {
 
 func newHeldHost(t *testing.T) *heldHost {
 	t.Helper()
-	h := &heldHost{t: t}
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Skip(err)
-	}
-	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
-			h.root = filepath.Join(f[1], fmt.Sprintf("fivespot-held-%d", os.Getpid()))
-		}
-	}
-	if h.root == "" || os.Mkdir(h.root, 0o755) != nil {
-		t.Skip("no writable cgroup v2 is mounted")
-	}
-	t.Cleanup(h.remove)
-	h.spawn("kubepods/besteffort/pod1/container", "/bin/sleep", "1000")
+	h := &heldHost{Tree: cgrouptest.New(t), t: t}
+	h.Start("kubepods/besteffort/pod1/container", exec.Command("/bin/sleep", "1000"))
 	h.toml = fmt.Sprintf("match_argv_substrings = [%q]\npoll_interval_ms = 20\nreclaim_hold = \"FreezeOnly\"\n", h.pattern())
 	s := httptest.NewTLSServer(h)
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
@@ -183,32 +170,6 @@ func (h *heldHost) attempt(ctx context.Context) {
 	}
 }
 
-// spawn starts a process in a cgroup, which it creates.
-func (h *heldHost) spawn(cgroup string, argv ...string) *exec.Cmd {
-	h.t.Helper()
-	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
-	h.startIn(cgroup, cmd)
-	return cmd
-}
-
-func (h *heldHost) startIn(cgroup string, cmd *exec.Cmd) {
-	h.t.Helper()
-	path := filepath.Join(h.root, cgroup)
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		h.t.Fatal(err)
-	}
-	directory, err := os.Open(path)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer directory.Close()
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(directory.Fd())}
-	if err := cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
-	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-}
-
 func (h *heldHost) start() {
 	h.t.Helper()
 	log, err := os.Create(filepath.Join(filepath.Dir(h.kubeconfig), "log"))
@@ -216,10 +177,10 @@ func (h *heldHost) start() {
 		h.t.Fatal(err)
 	}
 	defer log.Close()
-	h.agent = exec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestHeldHost$", "-test.timeout=5m")
-	h.agent.Env = append(os.Environ(), "HELD_KUBECONFIG="+h.kubeconfig, "HELD_ROOT="+h.root)
+	h.agent = exec.Command(os.Args[0], "-test.run=^TestHeldHost$", "-test.timeout=5m")
+	h.agent.Env = append(os.Environ(), "HELD_KUBECONFIG="+h.kubeconfig, "HELD_ROOT="+h.Root)
 	h.agent.Stderr = log
-	h.startIn("kubepods/podagent/container", h.agent)
+	h.Start("kubepods/podagent/container", h.agent)
 }
 
 func (h *heldHost) end(s syscall.Signal) {
@@ -237,7 +198,7 @@ func (h *heldHost) logged(text string) bool {
 
 // frozen reports whether the pod is frozen.
 func (h *heldHost) frozen() bool {
-	raw, err := os.ReadFile(filepath.Join(h.root, "kubepods/besteffort/pod1/cgroup.freeze"))
+	raw, err := os.ReadFile(filepath.Join(h.Root, "kubepods/besteffort/pod1/cgroup.freeze"))
 	return err == nil && strings.TrimSpace(string(raw)) == "1"
 }
 
@@ -247,23 +208,6 @@ func (h *heldHost) wait(what string, done func() bool) {
 		if time.Now().After(deadline) {
 			raw, _ := os.ReadFile(filepath.Join(filepath.Dir(h.kubeconfig), "log"))
 			h.t.Fatalf("waited in vain until %s; the agent's log:\n%s", what, raw)
-		}
-	}
-}
-
-// remove removes all cgroups after the processes in them.
-func (h *heldHost) remove() {
-	_ = os.WriteFile(filepath.Join(h.root, "cgroup.kill"), []byte("1"), 0)
-	var all []string
-	_ = filepath.WalkDir(h.root, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			all = append(all, path)
-		}
-		return nil
-	})
-	for _, path := range slices.Backward(all) {
-		for try := 0; syscall.Rmdir(path) == syscall.EBUSY && try < 1000; try++ {
-			time.Sleep(time.Millisecond)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestHostDevices(t *testing.T) {
 	device := standIn(t)
 	h := newHost(t, "kubepods", "podown")
 	h.pod("pod1")
-	h.start("kubepods/pod2/container/nested", "/bin/sh", "-c", "exec 3<"+device+"; exec /bin/sleep 1000")
+	h.Start("kubepods/pod2/container/nested", exec.Command("/bin/sh", "-c", "exec 3<"+device+"; exec /bin/sleep 1000"))
 	time.Sleep(50 * time.Millisecond)
 	saved := devices
 	devices = []string{device}
@@ -147,7 +147,7 @@ func TestRights(t *testing.T) {
 		return
 	}
 	h := newHost(t, "kubepods", "podown")
-	h.pod("pod1")
+	pod := h.pod("pod1")
 	directory, err := os.Open(h.path("podown", "agent"))
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestRights(t *testing.T) {
 	for _, user := range []string{"0", "65534"} {
 		cmd := exec.Command(setpriv, "--reuid="+user, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", self, "-test.run=^TestRights$", "-test.v")
 		cmd.Dir = "/"
-		cmd.Env = append(os.Environ(), "HOLD_USER="+user, "HOLD_ROOT="+h.root, "HOLD_PID="+strconv.Itoa(h.processes["kubepods/pod1/container"][0].Process.Pid))
+		cmd.Env = append(os.Environ(), "HOLD_USER="+user, "HOLD_ROOT="+h.Root, "HOLD_PID="+strconv.Itoa(pod.Process.Pid))
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(directory.Fd())}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("user %s: %v\n%s", user, err, out)

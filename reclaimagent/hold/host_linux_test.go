@@ -3,112 +3,59 @@
 package hold
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold/cgrouptest"
 )
 
-// host is a private tree of cgroup v2 with real processes. It stands for the tree of a host.
+// host is a tree with the pods of a kubelet.
 type host struct {
+	*cgrouptest.Tree
 	t *testing.T
-	// root is the path of the tree, kubepods the path of its pods below root.
-	root, kubepods string
+	// kubepods is the path of the pods below Root.
+	kubepods string
 	// agent is the process that stands for the agent.
 	agent *exec.Cmd
-	// processes are all running processes, by cgroup.
-	processes map[string][]*exec.Cmd
-	// outside are the cgroups outside of kubepods.
-	outside []string
 }
-
-// cgroup2 returns where cgroup v2 is mounted and writable. It skips the test if that is nowhere.
-func cgroup2(t *testing.T) string {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root may create cgroups")
-	}
-	mounts, err := os.Open("/proc/self/mounts")
-	if err != nil {
-		t.Skip(err)
-	}
-	defer mounts.Close()
-	for lines := bufio.NewScanner(mounts); lines.Scan(); {
-		f := strings.Fields(lines.Text())
-		if len(f) > 2 && f[2] == "cgroup2" && unix.Access(filepath.Join(f[1], "cgroup.procs"), unix.W_OK) == nil {
-			return f[1]
-		}
-	}
-	t.Skip("no writable cgroup v2 is mounted")
-	return ""
-}
-
-var hosts int
 
 // newHost creates a tree with the pod of the agent, own, below kubepods, and with two services of the host.
 func newHost(t *testing.T, kubepods, own string) *host {
 	t.Helper()
-	hosts++
-	h := &host{t: t, processes: map[string][]*exec.Cmd{}, outside: []string{"system.slice/kubelet.service", "user.slice/app.scope"}}
-	h.root = filepath.Join(cgroup2(t), fmt.Sprintf("fivespot-hold-%d-%d", os.Getpid(), hosts))
-	h.kubepods = kubepods
-	t.Cleanup(h.removeAll)
-	for _, service := range h.outside {
-		h.run(service)
-	}
+	h := &host{Tree: cgrouptest.New(t), t: t, kubepods: kubepods}
+	h.run("system.slice/kubelet.service")
+	h.run("user.slice/app.scope")
 	h.agent = h.run(filepath.Join(kubepods, own, "agent"))
 	return h
 }
 
-// start starts a process in a cgroup below root, which it creates.
-func (h *host) start(cgroup string, argv ...string) *exec.Cmd {
-	h.t.Helper()
-	path := filepath.Join(h.root, cgroup)
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		h.t.Fatal(err)
-	}
-	directory, err := os.Open(path)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer directory.Close()
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(directory.Fd())}
-	if err := cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
-	h.processes[cgroup] = append(h.processes[cgroup], cmd)
-	return cmd
-}
-
 func (h *host) run(cgroup string) *exec.Cmd {
 	h.t.Helper()
-	return h.start(cgroup, "/bin/sleep", "1000")
+	return h.Start(cgroup, exec.Command("/bin/sleep", "1000"))
 }
 
 // spin starts a process that never waits.
 func (h *host) spin(cgroup string) *exec.Cmd {
 	h.t.Helper()
-	return h.start(cgroup, "/bin/sh", "-c", "while :; do :; done")
+	return h.Start(cgroup, exec.Command("/bin/sh", "-c", "while :; do :; done"))
 }
 
 // pod starts a process in a container of a pod.
-func (h *host) pod(name string) {
+func (h *host) pod(name string) *exec.Cmd {
 	h.t.Helper()
-	h.run(filepath.Join(h.kubepods, name, "container"))
+	return h.run(filepath.Join(h.kubepods, name, "container"))
 }
 
-func (h *host) path(pod, file string) string { return filepath.Join(h.root, h.kubepods, pod, file) }
+func (h *host) path(pod, file string) string { return filepath.Join(h.Root, h.kubepods, pod, file) }
 
 func (h *host) read(path string) string {
 	h.t.Helper()
@@ -131,7 +78,7 @@ func (h *host) frozen(cgroup string) bool {
 	h.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		// A process that was just moved into a frozen cgroup freezes a moment later.
-		if frozen := strings.Contains(h.read(filepath.Join(h.root, cgroup, "cgroup.events")), "frozen 1"); frozen || time.Now().After(deadline) {
+		if frozen := strings.Contains(h.read(filepath.Join(h.Root, cgroup, "cgroup.events")), "frozen 1"); frozen || time.Now().After(deadline) {
 			return frozen
 		}
 	}
@@ -145,7 +92,7 @@ func (h *host) podState(pod string) podState {
 
 // open opens the tree as the process agent would.
 func (h *host) open() (tree, error) {
-	root, err := openRoot(h.root)
+	root, err := openRoot(h.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -157,62 +104,14 @@ func (h *host) open() (tree, error) {
 	return t, nil
 }
 
-// stop kills the processes of a cgroup below root, and removes it.
-func (h *host) stop(cgroup string) {
-	path := filepath.Join(h.root, cgroup)
-	_ = os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
-	for name, cmds := range h.processes {
-		if name == cgroup || strings.HasPrefix(name, cgroup+"/") {
-			for _, cmd := range cmds {
-				_ = cmd.Process.Kill()
-				_ = cmd.Wait()
-			}
-			delete(h.processes, name)
-		}
-	}
-	removeCgroups(path)
-}
-
-// removeCgroups removes a cgroup and all below it.
-func removeCgroups(path string) {
-	var all []string
-	_ = filepath.WalkDir(path, func(p string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			all = append(all, p)
-		}
-		return nil
-	})
-	for _, path := range slices.Backward(all) {
-		for try := 0; unix.Rmdir(path) == unix.EBUSY && try < 1000; try++ {
-			time.Sleep(time.Millisecond) // until the last process has left
-		}
-	}
-}
-
-func (h *host) removeAll() {
-	_ = os.WriteFile(filepath.Join(h.root, "cgroup.kill"), []byte("1"), 0)
-	for _, cmds := range h.processes {
-		for _, cmd := range cmds {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-	}
-	removeCgroups(h.root)
-	if _, err := os.Stat(h.root); !errors.Is(err, os.ErrNotExist) {
-		h.t.Errorf("%s is left", h.root)
-	}
-}
-
 // untouched returns an error if a cgroup that is not a pod, or the agent's own pod, was written.
 func (h *host) untouched() error {
-	pods := map[string]bool{}
-	return filepath.WalkDir(h.root, func(path string, d os.DirEntry, err error) error {
-		if errors.Is(err, os.ErrNotExist) || !d.IsDir() || path == h.root {
+	return filepath.WalkDir(h.Root, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) || !d.IsDir() || path == h.Root {
 			return nil
 		}
-		_, pod, isPod := podOf(strings.TrimPrefix(path, h.root+"/"))
-		if isPod && filepath.Join(h.root, h.kubepods, pod) == path && !strings.Contains(h.read(filepath.Join(path, "cgroup.procs"))+h.below(path), "\n"+strconv.Itoa(h.agent.Process.Pid)+"\n") {
-			pods[path] = true
+		_, pod, isPod := podOf(strings.TrimPrefix(path, h.Root+"/"))
+		if isPod && filepath.Join(h.Root, h.kubepods, pod) == path && !strings.Contains(h.read(filepath.Join(path, "cgroup.procs"))+h.below(path), "\n"+strconv.Itoa(h.agent.Process.Pid)+"\n") {
 			return nil
 		}
 		if raw, err := os.ReadFile(filepath.Join(path, "cgroup.freeze")); err == nil && strings.TrimSpace(string(raw)) != "0" {

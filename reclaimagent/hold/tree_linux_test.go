@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold/cgrouptest"
 )
 
 // realSteps runs steps in real time until nothing is pending and two passes are over.
@@ -181,7 +182,7 @@ func TestMovedAgent(t *testing.T) {
 		t.Error("another pod runs")
 	}
 	// Outside of all pods, the agent does not know which pod is its own.
-	h.write(filepath.Join(h.root, "system.slice/kubelet.service/cgroup.procs"), fmt.Sprint(h.agent.Process.Pid))
+	h.write(filepath.Join(h.Root, "system.slice/kubelet.service/cgroup.procs"), fmt.Sprint(h.agent.Process.Pid))
 	h.pod("pod3")
 	a.realSteps()
 	if h.podState("pod3").frozen {
@@ -246,14 +247,14 @@ func TestNestedCgroups(t *testing.T) {
 
 // TestOtherTrees checks the reasons why a tree cannot be used.
 func TestOtherTrees(t *testing.T) {
-	root := cgroup2(t)
+	root := cgrouptest.Mount(t)
 	h := newHost(t, "kubepods", "podown")
 	plain := t.TempDir()
 	for name, tc := range map[string]struct{ path, want string }{
 		"NotACgroup": {plain, "does not use cgroup v2"},
 		"Missing":    {filepath.Join(plain, "none"), "opening the cgroup tree"},
 		"NotAPod":    {root, "the agent runs in no pod"},
-		"NotThere":   {h.root, "the agent is in no cgroup of this cgroup tree"},
+		"NotThere":   {h.Root, "the agent is in no cgroup of this cgroup tree"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := openTree(tc.path); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -263,7 +264,7 @@ func TestOtherTrees(t *testing.T) {
 	}
 	t.Run("ReadOnly", func(t *testing.T) {
 		mounted := t.TempDir()
-		if err := unix.Mount(h.root, mounted, "", unix.MS_BIND, ""); err != nil {
+		if err := unix.Mount(h.Root, mounted, "", unix.MS_BIND, ""); err != nil {
 			t.Skip(err)
 		}
 		t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH) })
@@ -376,7 +377,7 @@ type realWorld struct{ *host }
 
 func (w realWorld) tree() (tree, error)       { return w.open() }
 func (w realWorld) add(pod string)            { w.pod(pod) }
-func (w realWorld) remove(pod string)         { w.stop(filepath.Join(w.kubepods, pod)) }
+func (w realWorld) remove(pod string)         { w.Stop(filepath.Join(w.kubepods, pod)) }
 func (w realWorld) state(pod string) podState { return w.podState(pod) }
 
 func (w realWorld) freeze(pod string, on bool) {
@@ -385,13 +386,13 @@ func (w realWorld) freeze(pod string, on bool) {
 
 // TestRandomOrdersOnHost is TestRandomOrders with real cgroups and processes.
 func TestRandomOrdersOnHost(t *testing.T) {
-	cgroup2(t)
+	cgrouptest.Mount(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		if t.Failed() {
 			return
 		}
 		h := newHost(t, "kubepods", "podown")
-		defer h.removeAll()
+		defer h.Remove()
 		play(rt, realWorld{h}, 15)
 	})
 }
