@@ -48,11 +48,10 @@ func TestOpenDevices(t *testing.T) {
 		pids []int
 		want ownership
 	}{
-		"Holder":  {[]int{os.Getpid(), holder}, holdsDevice},
-		"Other":   {[]int{os.Getpid()}, noDevice},
-		"None":    {nil, noDevice},
-		"Gone":    {[]int{1 << 30}, noDevice},
-		"Unknown": {[]int{-1}, noDevice},
+		"Holder": {[]int{os.Getpid(), holder}, holdsDevice},
+		"Other":  {[]int{os.Getpid()}, noDevice},
+		"None":   {nil, noDevice},
+		"Gone":   {[]int{1 << 30}, noDevice},
 	} {
 		if got := openDevices("/proc", tc.pids, []string{device}); got != tc.want {
 			t.Errorf("%s: openDevices() = %d, want %d", name, got, tc.want)
@@ -106,6 +105,12 @@ func TestUnreadableDevices(t *testing.T) {
 	}
 	if err := os.Symlink("/dev/dri/renderD128", filepath.Join(proc, "8/fd/3")); err != nil {
 		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(proc, "7/maps"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := mappedDevices(proc, []int{7}, devices); got != unknownDevice {
+		t.Errorf("mappedDevices() = %d for unreadable mappings", got)
 	}
 	if got := openDevices(proc, []int{7}, devices); got != unknownDevice {
 		t.Errorf("openDevices() = %d for unreadable files", got)

@@ -21,13 +21,11 @@ type fakePod struct {
 	empty bool
 	// busy and undying mean that its processes wait for a disk: they do not freeze, or do not die.
 	busy, undying bool
-	kills         int
 }
 
-// fakeHost has the pods of a host in memory. Freezes and kills take effect at once.
+// fakeHost has the pods of a host in memory, without the agent's own. Freezes and kills take effect at once.
 type fakeHost struct {
 	pods map[string]*fakePod
-	own  string
 	// writes are all writes, in order.
 	writes []string
 	// broken is the error of each operation on a pod, and of verify and pods under "".
@@ -38,8 +36,8 @@ type fakeHost struct {
 }
 
 func newFakeHost(pods ...string) *fakeHost {
-	h := &fakeHost{pods: map[string]*fakePod{}, own: "podown", broken: map[string]error{}}
-	for _, pod := range append(pods, h.own) {
+	h := &fakeHost{pods: map[string]*fakePod{}, broken: map[string]error{}}
+	for _, pod := range pods {
 		h.pods[pod] = &fakePod{}
 	}
 	return h
@@ -48,8 +46,7 @@ func newFakeHost(pods ...string) *fakeHost {
 func (h *fakeHost) verify() error { return h.broken[""] }
 
 func (h *fakeHost) list() ([]string, error) {
-	names := slices.Sorted(maps.Keys(h.pods))
-	return slices.DeleteFunc(names, func(n string) bool { return n == h.own }), h.broken[""]
+	return slices.Sorted(maps.Keys(h.pods)), h.broken[""]
 }
 
 func (h *fakeHost) pod(name string) (*fakePod, error) {
@@ -94,7 +91,6 @@ func (h *fakeHost) kill(pod string) error {
 	}
 	h.writes = append(h.writes, "kill "+pod)
 	p.empty = !p.undying
-	p.kills++
 	return nil
 }
 

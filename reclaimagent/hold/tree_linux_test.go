@@ -393,6 +393,6 @@ func TestRandomOrdersOnHost(t *testing.T) {
 		}
 		h := newHost(t, "kubepods", "podown")
 		defer h.Remove()
-		play(rt, realWorld{h}, 15)
+		play(rt, realWorld{h}, h.untouched, 15)
 	})
 }
