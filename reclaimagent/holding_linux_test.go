@@ -31,8 +31,9 @@ type heldHost struct {
 	*cgrouptest.Tree
 	t    *testing.T
 	toml string
-	// requested means that the Node has a request. away means that the server accepts no write.
-	requested, away atomic.Bool
+	// requested means that the Node has a request, tainted that its controller has tainted it. away means that the server
+	// accepts no write.
+	requested, tainted, away atomic.Bool
 	// early is set by a request that arrives before the pod is frozen. unblocked is set by a later attempt during which
 	// the pod runs.
 	early, arrived, unblocked atomic.Bool
@@ -85,6 +86,11 @@ func TestHeldHost(t *testing.T) {
 			t.Errorf("%q is frozen", cgroup)
 		}
 	}
+	h.end(syscall.SIGTERM)
+	h.tainted.Store(true)
+	h.start()
+	h.wait("the pod is frozen because of the taint", h.frozen)
+	h.wait("the agent watches all the same", func() bool { return h.logged("Watching processes") })
 	h.end(syscall.SIGTERM)
 }
 
@@ -148,6 +154,9 @@ func (h *heldHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fallthrough
 	case strings.HasPrefix(r.URL.Path, "/api/v1/nodes/"):
 		answer = map[string]any{"metadata": map[string]any{"name": "ws", "uid": "u", "resourceVersion": "1", "annotations": annotations}}
+		if h.tainted.Load() && !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+			answer["spec"] = map[string]any{"taints": []any{map[string]any{"key": "5spot.finos.org/reclaimed-by-owner", "effect": "NoExecute"}}}
+		}
 	case strings.HasSuffix(r.URL.Path, "/configmaps"):
 		answer = map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{configMap}}
 	}

@@ -35,7 +35,7 @@ const (
 	AgentLabelValue = "enabled"
 
 	// NodeTaint is the key of the NoExecute taint on a Node whose machine is being given
-	// back. It makes the Node's pods start elsewhere, and is deleted with the Node.
+	// back. It makes the Node's pods start elsewhere, and starts a [Hold]. It is deleted with the Node.
 	NodeTaint = "5spot.finos.org/reclaimed-by-owner"
 
 	// Namespace holds the agent and its ConfigMaps in the workload cluster.

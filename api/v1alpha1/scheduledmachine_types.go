@@ -359,8 +359,8 @@ type NodeReference struct {
 	MachineID string `json:"machineID,omitempty"`
 }
 
-// HoldReport is what the agent reported about its hold. The times are from the match of
-// a program, by the clock of the machine.
+// HoldReport is what the agent reported about its hold. The times are from the match of a program, or from when the agent
+// saw the request of a person, by the clock of the machine.
 type HoldReport struct {
 	// frozenPods is the number of pods that were frozen.
 	// +required

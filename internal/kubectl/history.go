@@ -20,9 +20,11 @@ func newHistory(o Options, config clientcmd.ClientConfig) *cobra.Command {
 		Short: "Show when a machine was given back, why, and how fast",
 		Long: fmt.Sprintf(`Show when a machine was given back, why, and how fast.
 
-CPU and MEMORY are the times until the program that matched had these back, if
-spec.reclaimHold asks for that, or how many pods still ran. MACHINE is the time until the Machine was deleted,
-and FREE until the machine had left the cluster. The latest %d times are kept.`, v1alpha1.MaxGiveBacks),
+CPU and MEMORY are the times until the owner had these back, if spec.reclaimHold
+asks for that, or how many pods still ran: from the match of a program, or from
+when the agent saw the request of a person. MACHINE is the time until the Machine
+was deleted, and FREE until the machine had left the cluster. The latest %d times
+are kept.`, v1alpha1.MaxGiveBacks),
 		Example: `  kubectl 5spot history office-hours
   kubectl 5spot history office-hours -o json`,
 		ValidArgsFunction: completeNames(config),

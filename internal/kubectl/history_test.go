@@ -109,9 +109,12 @@ func TestWhatTheOwnerHasBack(t *testing.T) {
 			},
 		},
 		"Person": {
-			"The agent does not see a request of a person.",
+			"The agent sees the taint of the Node some seconds later.",
 			[]func(*v1alpha1.ScheduledMachine){withRequest(ada), taking, holds(reclaim.HoldFreeze, nil)},
-			[]string{"the Machine is not deleted yet", "the box is not free yet: it waits for Machine office-machine"},
+			[]string{
+				"the CPU is not known to be back: the agent has not reported that it holds the pods", "the Machine is not deleted yet",
+				"the box is not free yet: it waits for Machine office-machine",
+			},
 		},
 		"Frozen": {
 			"The provider is waited for.",

@@ -54,7 +54,7 @@ func stages(m *v1alpha1.ScheduledMachine, asked v1alpha1.ReclaimRecord) []stage 
 	if gone(m) {
 		return nil
 	}
-	list := holdStages(m, asked)
+	list := holdStages(m)
 	switch ref := m.Status.MachineRef; {
 	case ref == nil:
 	case ref.DeletionTimestamp == nil:
@@ -69,13 +69,12 @@ func stages(m *v1alpha1.ScheduledMachine, asked v1alpha1.ReclaimRecord) []stage 
 	return list
 }
 
-// holdStages returns the stages of a hold; none if the machine has no hold that has an effect. The agent does not see a
-// request of a person on the ScheduledMachine.
-func holdStages(m *v1alpha1.ScheduledMachine, asked v1alpha1.ReclaimRecord) []stage {
+// holdStages returns the stages of a hold; none if the machine has no hold that has an effect.
+func holdStages(m *v1alpha1.ScheduledMachine) []stage {
 	h := m.Status.ReclaimHold
 	if h == nil {
 		c := conditions.Get(m, v1alpha1.OwnerProtectedCondition)
-		if program(asked) == "" || !m.Spec.HoldsPods() || c != nil && c.Reason == v1alpha1.HoldUnavailableReason {
+		if !m.Spec.HoldsPods() || c != nil && c.Reason == v1alpha1.HoldUnavailableReason {
 			return nil
 		}
 		return []stage{{"the CPU is not known to be back: the agent has not reported that it holds the pods", false}}

@@ -204,7 +204,10 @@ func (a *agentProcess) steps() {
 }
 
 // Observe is a read of the Node.
-func (a *agentProcess) Observe(n Node) { a.BeforeRead()(n) }
+func (a *agentProcess) Observe(n Node) {
+	_, observe := a.BeforeRead()
+	observe(n)
+}
 
 // match is Matched without the wait.
 func (a *agentProcess) match() {

@@ -46,7 +46,8 @@ type Options struct {
 
 // Node is what the agent has read of its Node.
 type Node struct {
-	// Requested means that the Node has a request.
+	// Requested means that the Node has a request, or that the controller has tainted it, because a person requested the
+	// machine elsewhere.
 	Requested bool
 	// ControlPlane means that the Node is part of the control plane. Its pods may include the API server.
 	ControlPlane bool
@@ -117,13 +118,13 @@ func (h *Holder) Configure(c reclaim.Config) {
 	})
 }
 
-// BeforeRead is called before a read of the Node, and its result with what was read. A read that started before the
-// last match or its request is outdated. It changes nothing.
-func (h *Holder) BeforeRead() func(Node) {
+// BeforeRead is called before a read of the Node, and observe with what was read. A read that started before the last
+// match or its request is outdated. It changes nothing. taints means that the read should include the taints.
+func (h *Holder) BeforeRead() (taints bool, observe func(Node)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	started := h.epoch
-	return func(n Node) { h.observe(n, started) }
+	return h.facts.hold.Asked(), func(n Node) { h.observe(n, started) }
 }
 
 func (h *Holder) observe(n Node, started int) {

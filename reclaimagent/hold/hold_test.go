@@ -112,9 +112,9 @@ func TestHolder(t *testing.T) {
 			reason: "A read that started before the request does not end the hold.",
 			hold:   reclaim.HoldFreezeOnly,
 			story: func(a *agentProcess, _ *fakeHost) {
-				before := a.BeforeRead()
+				_, before := a.BeforeRead()
 				a.match()
-				between := a.BeforeRead()
+				_, between := a.BeforeRead()
 				a.Requested()
 				before(Node{})
 				between(Node{})
@@ -358,6 +358,17 @@ func TestHolder(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestTaintsAreRead checks that a read includes the taints only while the Config has a hold.
+func TestTaintsAreRead(t *testing.T) {
+	a := newAgentProcess(nil)
+	for _, h := range []reclaim.Hold{"", reclaim.HoldNone, reclaim.HoldFreeze, reclaim.HoldFreezeOnly, reclaim.HoldKill, reclaim.HoldNone} {
+		a.Configure(withHold(h))
+		if taints, _ := a.BeforeRead(); taints != h.Asked() {
+			t.Errorf("BeforeRead() = %t with the hold %q", taints, h)
+		}
 	}
 }
 

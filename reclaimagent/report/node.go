@@ -25,12 +25,23 @@ type node struct {
 		Labels          map[string]string `json:"labels"`
 		Annotations     map[string]string `json:"annotations"`
 	} `json:"metadata"`
+	Spec struct {
+		Taints []taint `json:"taints"`
+	} `json:"spec"`
 	Status struct {
 		NodeInfo struct {
 			MachineID string `json:"machineID"`
 		} `json:"nodeInfo"`
 	} `json:"status"`
 }
+
+type taint struct {
+	Key    string `json:"key"`
+	Effect string `json:"effect"`
+}
+
+// returning is the taint of a Node whose machine is being returned to its owner.
+var returning = taint{Key: reclaim.NodeTaint, Effect: "NoExecute"}
 
 func (n *node) requested() bool { return reclaim.Requested(n.Metadata.Annotations) }
 

@@ -53,9 +53,10 @@ type Options struct {
 	MachineID string
 	Log       *slog.Logger
 	Now       func() time.Time
-	// BeforeRead, if set, is called before each read of Requested, AwaitCleared and AwaitRequested, and its result with
-	// what was read. Requested does not pass on a Node that is another machine.
-	BeforeRead func() func(hold.Node)
+	// BeforeRead, if set, is called before each read of Requested, AwaitCleared and AwaitRequested, and observe with what
+	// was read. taints means that AwaitCleared reads the whole Node, because its metadata has no taints. Requested does not
+	// pass on a Node that is another machine.
+	BeforeRead func() (taints bool, observe func(hold.Node))
 	// Unblock, if set, is called with true before some attempts of Deliver, and with false after them: an attempt may need
 	// a pod that is frozen.
 	Unblock func(on bool)
@@ -74,7 +75,7 @@ func New(o Options) *Reporter { return &Reporter{o: o} }
 // Requested reports whether the Node has a request. It returns [ErrHostIdentity] if the Node describes another machine,
 // because a report would fail with it as well. The result is valid also with that error.
 func (r *Reporter) Requested(ctx context.Context) (bool, error) {
-	observe := r.beforeRead()
+	_, observe := r.beforeRead()
 	n, err := r.get(ctx, "")
 	if err != nil {
 		return false, err
@@ -82,7 +83,7 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 	if err := r.identify(n); err != nil {
 		return n.requested(), err
 	}
-	observe(n.reading())
+	observe(r.reading(n))
 	return n.requested(), nil
 }
 
@@ -121,10 +122,14 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
-		observe := r.beforeRead()
-		n, err := r.get(ctx, kubeapi.MetadataOnly)
+		taints, observe := r.beforeRead()
+		accept := kubeapi.MetadataOnly
+		if taints {
+			accept = ""
+		}
+		n, err := r.get(ctx, accept)
 		if err == nil {
-			observe(n.reading())
+			observe(r.reading(n))
 		}
 		switch {
 		case kubeapi.Code(err) == http.StatusNotFound, err == nil && !n.requested():

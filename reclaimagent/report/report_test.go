@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -307,6 +308,30 @@ func status(code int) func(any) error {
 	return func(any) error { return &kubeapi.StatusError{Code: code} }
 }
 
+// tainted is a Node that the controller has tainted.
+func tainted(id string) func(into any) error {
+	return func(into any) error {
+		return json.Unmarshal([]byte(`{"spec":{"taints":[{"key":"`+reclaim.NodeTaint+`","effect":"NoExecute"}]},
+			"status":{"nodeInfo":{"machineID":"`+id+`"}}}`), into)
+	}
+}
+
+// TestWhatIsRead checks that the agent reads only the metadata of its Node if no hold needs the taints.
+func TestWhatIsRead(t *testing.T) {
+	for taints, want := range map[bool]string{false: kubeapi.MetadataOnly, true: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{answers: []func(any) error{node("true"), node("")}}
+			err := report.New(report.Options{
+				Client: s, Node: "ws", Log: slog.New(slog.DiscardHandler), Now: time.Now,
+				BeforeRead: func() (bool, func(hold.Node)) { return taints, func(hold.Node) {} },
+			}).AwaitCleared(t.Context())
+			if err != nil || len(s.requests) != 2 || s.requests[0].Accept != want || s.requests[1].Accept != want {
+				t.Errorf("taints %t: AwaitCleared() = %v after %+v", taints, err, s.requests)
+			}
+		})
+	}
+}
+
 func TestAwaitCleared(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
@@ -389,9 +414,38 @@ func TestReadings(t *testing.T) {
 		},
 		"AnotherMachineRequested": {
 			"The request of another machine with the same name is not this machine's.",
-			[]func(any) error{node("true"), node("true"), named, named},
+			[]func(any) error{node("true"), named},
 			(*report.Reporter).AwaitRequested,
 			[]hold.Node{{Requested: true}},
+		},
+		"Tainted": {
+			"A taint of the controller counts for the hold. It is no request of the Node.",
+			[]func(any) error{tainted(machineID)},
+			func(r *report.Reporter, ctx context.Context) error {
+				if requested, err := r.Requested(ctx); requested || err != nil {
+					return fmt.Errorf("Requested() = %t, %w", requested, err)
+				}
+				return nil
+			},
+			[]hold.Node{{Requested: true}},
+		},
+		"TaintedLater": {
+			"So it does later.",
+			[]func(any) error{tainted(machineID), tainted(machineID), named},
+			(*report.Reporter).AwaitRequested,
+			[]hold.Node{{Requested: true}, {Requested: true}, {Requested: true}},
+		},
+		"TaintOfAnotherMachine": {
+			"The Node of another machine with the same name is being returned.",
+			[]func(any) error{tainted("f"), named},
+			(*report.Reporter).AwaitRequested,
+			[]hold.Node{{}, {Requested: true}},
+		},
+		"ClearedTainted": {
+			"The taint stays after the request.",
+			[]func(any) error{named, tainted(machineID)},
+			(*report.Reporter).AwaitCleared,
+			[]hold.Node{{Requested: true}, {Requested: true}},
 		},
 	}
 	for name, tc := range cases {
@@ -400,25 +454,23 @@ func TestReadings(t *testing.T) {
 				var got []hold.Node
 				before := 0
 				id := ""
-				reads := len(tc.answers)
-				switch name {
-				case "AnotherMachine":
+				if strings.Contains(name, "AnotherMachine") || strings.Contains(name, "Tainted") {
 					id = machineID
-				case "AnotherMachineRequested":
-					id, reads = machineID, 2 // Each has two requests.
 				}
 				r := report.New(report.Options{
 					Client: &scripted{answers: tc.answers}, Node: "ws", MachineID: id, Log: slog.New(slog.DiscardHandler), Now: time.Now,
-					BeforeRead: func() func(hold.Node) {
+					BeforeRead: func() (bool, func(hold.Node)) {
 						before++
-						return func(n hold.Node) { got = append(got, n) }
+						return true, func(n hold.Node) { got = append(got, n) }
 					},
 				})
-				if err := tc.read(r, t.Context()); err != nil {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if err := tc.read(r, ctx); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" || before != reads {
-					t.Errorf("%s\n%d reads, want %d; -want, +got:\n%s", tc.reason, before, reads, diff)
+				if diff := cmp.Diff(tc.want, got); diff != "" || before != len(tc.answers) {
+					t.Errorf("%s\n%d reads, want %d; -want, +got:\n%s", tc.reason, before, len(tc.answers), diff)
 				}
 			})
 		})
