@@ -43,7 +43,7 @@ func (s *activeHold) replace(held map[string]*heldPod, now time.Time) {
 		for pod, p := range s.pods {
 			if held[pod] == nil {
 				held[pod] = p
-				p.vanish(now)
+				p.recordGone(now)
 			}
 		}
 	}
@@ -55,16 +55,16 @@ type heldPod struct {
 	// wrote is the time of the first pass that found or froze the pod. frozen is the time when all of its processes
 	// were frozen.
 	wrote, frozen time.Time
-	// searched is the time when a search for devices started. owns is its result, known after it has ended.
-	searched time.Time
-	ended    bool
-	owns     ownership
+	// searchStarted is the time when a search for devices started. owns is its result, known after it has ended.
+	searchStarted time.Time
+	searchEnded   bool
+	owns          ownership
 	// killed and gone are the times of the kill, and of the end of its last process.
 	killed, gone time.Time
 }
 
-// vanish records that the cgroup of the pod was removed.
-func (p *heldPod) vanish(now time.Time) {
+// recordGone records that the pod has no process any more.
+func (p *heldPod) recordGone(now time.Time) {
 	if p.gone.IsZero() {
 		p.gone = now
 	}
@@ -76,7 +76,7 @@ func (p *heldPod) freezing(now time.Time) bool {
 }
 
 func (p *heldPod) searching(now time.Time) bool {
-	return !p.searched.IsZero() && !p.ended && now.Sub(p.searched) < searchTimeout
+	return !p.searchStarted.IsZero() && !p.searchEnded && now.Sub(p.searchStarted) < searchTimeout
 }
 
 func (p *heldPod) dying(now time.Time) bool {

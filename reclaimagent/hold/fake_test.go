@@ -167,9 +167,9 @@ func newAgentProcess(open func() (tree, error)) *agentProcess {
 		Report: func(text string) { a.reports = append(a.reports, text) },
 	})
 	a.open = open
-	a.search = func(_ string, pods []searched, found func(searched)) {
+	a.search = func(_ string, pods []deviceSearch, found func(deviceSearch)) {
 		for _, p := range pods {
-			p.last = true
+			p.ended = true
 			if hasDevice(p.pod) {
 				p.owns = holdsDevice
 			}

@@ -19,7 +19,7 @@ const (
 	// firstPassTimeout bounds how long the first pass delays the request. A write to a cgroup waits while the host
 	// creates many other cgroups.
 	firstPassTimeout = 50 * time.Millisecond
-	// measureInterval is the interval between looks at pods that are not frozen or not gone yet.
+	// measureInterval is the interval between checks of pods that are not frozen or not gone yet.
 	measureInterval = 2 * time.Millisecond
 	// stopPasses is the maximum number of passes of an agent that ends.
 	stopPasses = 3
@@ -59,7 +59,7 @@ type Node struct {
 type Holder struct {
 	o      Options
 	open   func() (tree, error)
-	search func(procRoot string, pods []searched, found func(searched))
+	search func(procRoot string, pods []deviceSearch, found func(deviceSearch))
 	wake   chan struct{}
 
 	mu    sync.Mutex
@@ -78,7 +78,7 @@ type Holder struct {
 	// passed is closed after the next pass, nil if nothing waits for that.
 	passed chan struct{}
 	// results are the results of searches for devices.
-	results []searched
+	results []deviceSearch
 
 	// The goroutine of Run owns the fields below.
 	tree tree
@@ -221,45 +221,45 @@ func (h *Holder) stop() {
 	}
 }
 
-// view is a copy of the fields that other goroutines set.
-type view struct {
+// snapshot is a copy of the fields that other goroutines set.
+type snapshot struct {
 	facts
 	interval   time.Duration
 	annotation string
 	reread     bool
 	since      time.Time
 	passed     chan struct{}
-	results    []searched
+	results    []deviceSearch
 }
 
-func (h *Holder) current(decide func(facts) verdict) (verdict, *view) {
+func (h *Holder) current(decide func(facts) verdict) (verdict, *snapshot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w := &view{h.facts, h.interval, h.annotation, h.reread, h.since, h.passed, h.results}
+	s := &snapshot{h.facts, h.interval, h.annotation, h.reread, h.since, h.passed, h.results}
 	h.reread, h.passed, h.results = false, nil, nil
-	return decide(h.facts), w
+	return decide(h.facts), s
 }
 
 // step decides and acts once. It returns the delay until the next step, zero for none before a change.
 func (h *Holder) step() time.Duration {
-	v, w := h.current(facts.decide)
+	v, s := h.current(facts.decide)
 	next := time.Duration(0)
 	switch v {
 	case release:
-		next = h.release(w)
+		next = h.release(s)
 	case freeze, freezeAndKill:
-		next = h.hold(w, v)
+		next = h.hold(s, v)
 	default:
 	}
-	w.pass()
+	s.unblockMatched()
 	return next
 }
 
-// pass unblocks Matched.
-func (w *view) pass() {
-	if w.passed != nil {
-		close(w.passed)
-		w.passed = nil
+// unblockMatched ends the wait of Matched.
+func (s *snapshot) unblockMatched() {
+	if s.passed != nil {
+		close(s.passed)
+		s.passed = nil
 	}
 }
 
@@ -280,21 +280,21 @@ func (h *Holder) ready() string {
 }
 
 // reportUnavailable reports that a hold is not possible.
-func (h *Holder) reportUnavailable(w *view, why string) {
+func (h *Holder) reportUnavailable(s *snapshot, why string) {
 	if why != h.unavailable {
 		h.unavailable = why
 		h.o.Metrics.HoldFailures.Add(metrics.HoldUnavailable)
 		h.o.Log.Warn("Pods cannot be held; the machine is requested all the same", "reason", why)
 	}
-	h.report(w, reclaim.HoldState{Unavailable: clip(why)}.Text())
+	h.report(s, reclaim.HoldState{Unavailable: clip(why)}.Text())
 }
 
 // report sets the annotation, unless the Node has this text.
-func (h *Holder) report(w *view, text string) {
+func (h *Holder) report(s *snapshot, text string) {
 	switch {
-	case h.reported == nil && w.annotation == text:
+	case h.reported == nil && s.annotation == text:
 		return
-	case h.reported != nil && *h.reported == text && (!w.reread || w.annotation == text):
+	case h.reported != nil && *h.reported == text && (!s.reread || s.annotation == text):
 		return
 	}
 	h.reported = &text

@@ -319,8 +319,8 @@ func TestHolder(t *testing.T) {
 					a.open = nil
 				}
 				search := a.search
-				a.search = func(root string, pods []searched, found func(searched)) {
-					search(root, pods, func(s searched) {
+				a.search = func(root string, pods []deviceSearch, found func(deviceSearch)) {
+					search(root, pods, func(s deviceSearch) {
 						if s.owns == holdsDevice {
 							s.owns = h.device
 						}

@@ -11,40 +11,40 @@ import (
 
 var errUnreadable = errors.New("the agent may not read what a pod has open")
 
-// searched is a pod whose processes are searched for devices.
-type searched struct {
+// deviceSearch is the search of the processes of a pod for devices.
+type deviceSearch struct {
 	pod  string
 	pids []int
-	// owns is the result. last means that the search of this pod has ended.
-	owns ownership
-	last bool
+	// owns is the result. ended means that the search has ended.
+	owns  ownership
+	ended bool
 }
 
 // searchDevices searches the processes of pods. It first reads all open files, because the read of mappings may block.
-func searchDevices(procRoot string, pods []searched, found func(searched)) {
+func searchDevices(procRoot string, pods []deviceSearch, found func(deviceSearch)) {
 	for i := range pods {
 		p := &pods[i]
 		p.owns = openDevices(procRoot, p.pids, devices)
 		if p.owns == holdsDevice {
-			p.last = true
+			p.ended = true
 			found(*p)
 		}
 	}
 	for _, p := range pods {
-		if p.last {
+		if p.ended {
 			continue
 		}
-		p.owns, p.last = max(p.owns, mappedDevices(procRoot, p.pids, devices)), true
+		p.owns, p.ended = max(p.owns, mappedDevices(procRoot, p.pids, devices)), true
 		found(p)
 	}
 }
 
 // killAll kills the pods that the Config names, each once. The caller knows that the request is on the Node.
-func (h *Holder) killAll(w *view) {
-	all := w.hold == reclaim.HoldKill
+func (h *Holder) killAll(s *snapshot) {
+	all := s.hold == reclaim.HoldKill
 	if !all {
 		h.startSearch()
-		h.takeResults(w.results)
+		h.takeResults(s.results)
 	}
 	for pod, p := range h.active.pods {
 		if !p.killed.IsZero() || !p.gone.IsZero() || (!all && p.owns != holdsDevice) {
@@ -60,33 +60,33 @@ func (h *Holder) killAll(w *view) {
 
 // startSearch searches the pods that were not searched before. A read may block forever, so it has its own goroutine.
 func (h *Holder) startSearch() {
-	var pods []searched
+	var pods []deviceSearch
 	for pod, p := range h.active.pods {
-		if !p.searched.IsZero() || !p.gone.IsZero() {
+		if !p.searchStarted.IsZero() || !p.gone.IsZero() {
 			continue
 		}
-		p.searched = h.o.Now()
+		p.searchStarted = h.o.Now()
 		pids, err := h.tree.processes(pod)
 		if err != nil {
 			h.failed(metrics.HoldSearching, err)
 		}
-		pods = append(pods, searched{pod: pod, pids: pids})
+		pods = append(pods, deviceSearch{pod: pod, pids: pids})
 	}
 	if len(pods) == 0 {
 		return
 	}
-	go h.search(h.o.ProcRoot, pods, func(s searched) {
+	go h.search(h.o.ProcRoot, pods, func(s deviceSearch) {
 		h.update(func() { h.results = append(h.results, s) })
 	})
 }
 
-func (h *Holder) takeResults(results []searched) {
+func (h *Holder) takeResults(results []deviceSearch) {
 	for _, s := range results {
 		p := h.active.pods[s.pod]
 		if p == nil {
 			continue
 		}
-		p.owns, p.ended = s.owns, s.last
+		p.owns, p.searchEnded = s.owns, s.ended
 		if s.owns == unknownDevice {
 			h.failed(metrics.HoldSearching, errUnreadable)
 		}

@@ -13,32 +13,32 @@ import (
 
 // hold freezes all pods, kills the ones that the Config names, and reports the result once it is final. It returns the
 // delay until the next step.
-func (h *Holder) hold(w *view, v verdict) time.Duration {
+func (h *Holder) hold(s *snapshot, v verdict) time.Duration {
 	if why := h.ready(); why != "" {
-		h.reportUnavailable(w, why)
+		h.reportUnavailable(s, why)
 		return 0
 	}
 	h.released, h.unavailable = false, ""
 	if h.active == nil {
-		h.active, h.nextPass = newActiveHold(w.since), time.Time{}
+		h.active, h.nextPass = newActiveHold(s.since), time.Time{}
 		clear(h.logged)
 	}
 	now := h.o.Now()
-	if w.passed != nil || !now.Before(h.nextPass) {
-		h.nextPass = now.Add(w.interval)
+	if s.passed != nil || !now.Before(h.nextPass) {
+		h.nextPass = now.Add(s.interval)
 		if h.freezeAll(now) {
 			h.nextPass = now // a pod may have started during the pass
 		}
 	}
-	w.pass()
+	s.unblockMatched()
 	if v == freezeAndKill {
-		h.killAll(w)
+		h.killAll(s)
 	}
 	h.measure()
 	if now = h.o.Now(); h.active.pending(now) {
 		return measureInterval
 	}
-	h.settle(w)
+	h.settle(s)
 	return max(h.nextPass.Sub(now), measureInterval)
 }
 
@@ -104,7 +104,7 @@ func (h *Holder) measure() {
 		now := h.o.Now()
 		switch {
 		case errors.Is(err, errPodGone):
-			p.vanish(now)
+			p.recordGone(now)
 			continue
 		case err != nil:
 			h.failed(metrics.HoldFreezing, err)
@@ -114,13 +114,13 @@ func (h *Holder) measure() {
 			p.frozen = now
 		}
 		if !populated && !p.killed.IsZero() {
-			p.vanish(now)
+			p.recordGone(now)
 		}
 	}
 }
 
 // settle logs the freeze when it is complete, and reports the hold once the request is on the Node.
-func (h *Holder) settle(w *view) {
+func (h *Holder) settle(s *snapshot) {
 	r := h.active.report()
 	if !h.active.frozen {
 		h.active.frozen = true
@@ -128,7 +128,7 @@ func (h *Holder) settle(w *view) {
 		h.countLate(metrics.HoldFreezing, func(p *heldPod) bool { return !p.frozen.IsZero() })
 		h.o.Log.Info("Froze pods", "pods", r.Pods, "took", r.CPU.String(), "inherited", h.active.inherited)
 	}
-	if !w.requested {
+	if !s.requested {
 		return
 	}
 	if h.active.text == "" {
@@ -137,14 +137,14 @@ func (h *Holder) settle(w *view) {
 		}
 		h.active.text = r.Text()
 		h.countLate(metrics.HoldKilling, func(p *heldPod) bool { return p.killed.IsZero() })
-		if s, ok := reclaim.ParseHoldState(w.annotation); ok && s.Unavailable == "" && h.active.inherited {
-			h.active.text = w.annotation // measured by the predecessor
+		if last, ok := reclaim.ParseHoldState(s.annotation); ok && last.Unavailable == "" && h.active.inherited {
+			h.active.text = s.annotation // measured by the predecessor
 		}
 		if r.Killed > 0 {
 			h.o.Log.Info("Killed pods", "pods", r.Killed, "took", r.Memory.String())
 		}
 	}
-	h.report(w, h.active.text)
+	h.report(s, h.active.text)
 }
 
 // countLate counts the pods that were not frozen, or not empty, in time.
@@ -157,8 +157,8 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 }
 
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
-func (h *Holder) release(w *view) time.Duration {
-	why := w.refused
+func (h *Holder) release(s *snapshot) time.Duration {
+	why := s.refused
 	if !h.released {
 		if unready := h.ready(); unready != "" {
 			why = unready
@@ -167,14 +167,14 @@ func (h *Holder) release(w *view) time.Duration {
 	if h.tree != nil && !h.released {
 		h.released = h.releaseAll()
 	}
-	if w.hold.Asked() && why != "" {
-		h.reportUnavailable(w, why)
+	if s.hold.Asked() && why != "" {
+		h.reportUnavailable(s, why)
 	} else {
 		h.unavailable = ""
-		h.report(w, "")
+		h.report(s, "")
 	}
 	if h.tree != nil && !h.released {
-		return w.interval
+		return s.interval
 	}
 	return 0
 }
