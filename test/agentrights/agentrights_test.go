@@ -43,6 +43,7 @@ func TestTheAgentsRights(t *testing.T) {
 	byPolicy := w.wantSpecified(ctx, w.requests(false))
 	w.permitHold(ctx)
 	w.wantSpecified(ctx, w.requests(true))
+	w.wantTextsOfOthersIgnored(ctx)
 	if t.Failed() {
 		return
 	}
@@ -101,6 +102,20 @@ func (w *world) wantSpecified(ctx context.Context, requests []request) (byPolicy
 	}
 	t.Logf("%d requests: %d allowed, %d denied by the policy, %d by RBAC", len(requests), allowed, len(byPolicy), len(requests)-allowed-len(byPolicy))
 	return byPolicy
+}
+
+// wantTextsOfOthersIgnored checks that values which another client wrote do not keep the agent from its other writes.
+func (w *world) wantTextsOfOthersIgnored(ctx context.Context) {
+	w.Helper()
+	w.kubectl(ctx, "annotate", "node", own, reclaim.RequestedAnnotation+"=false", reclaim.ReasonAnnotation+"="+strings.Repeat("y", 400))
+	defer w.kubectl(ctx, "annotate", "node", own, reclaim.RequestedAnnotation+"-", reclaim.ReasonAnnotation+"-")
+	code, body := w.send(ctx, request{
+		token: bound, verb: http.MethodPatch, path: "/api/v1/nodes/" + own, form: form{contentType: types.MergePatchType},
+		body: map[string]any{"metadata": map[string]any{"annotations": map[string]any{reclaim.StateAnnotation: states[0]}}},
+	})
+	if code != http.StatusOK {
+		w.Errorf("the agent cannot report its state: %d %s", code, body)
+	}
 }
 
 // wantBeyondRBAC checks what the policy denies although another binding grants it.

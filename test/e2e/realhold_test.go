@@ -41,7 +41,9 @@ func TestARealNodeHoldsItsPods(t *testing.T) {
 	l.pauseCluster(true)
 	owner := l.startCommand("sh", "-c", "exec "+program)
 	l.waitFrozen(box, first, true)
-	late := l.runImage(sm, "late", workloadImage) // The kubelet starts it.
+	late := first.DeepCopy() // The runtime cannot finish its start before the pods are released.
+	late.ObjectMeta = metav1.ObjectMeta{Namespace: first.Namespace, Name: "late"}
+	l.must(l.Client.Create(timeout(t, patience), late))
 	l.waitFrozen(box, late, true)
 	l.wantUntouched(owner)
 	l.waitNode(sm, func(node *corev1.Node) error {
@@ -67,7 +69,12 @@ func TestARealNodeHoldsItsPods(t *testing.T) {
 	l.must(owner.Process.Kill())
 	l.annotate(l.node(sm), map[string]string{reclaim.RequestedAnnotation: "false"})
 	l.waitFrozen(box, first, false)
-	l.waitFrozen(box, late, false)
+	l.must(l.Wait(timeout(t, longPatience), late, func() error {
+		if late.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("it is %s", late.Status.Phase)
+		}
+		return nil
+	}))
 	l.waitNode(sm, func(node *corev1.Node) error {
 		if text, ok := node.Annotations[reclaim.HoldAnnotation]; ok {
 			return fmt.Errorf("its agent reports %q after the hold", text)
@@ -104,7 +111,7 @@ func TestARealNodeHoldsItsPods(t *testing.T) {
 func (l *lab) waitFrozen(box plane.RealNode, pod *corev1.Pod, want bool) {
 	l.t.Helper()
 	l.until(func(context.Context) error {
-		p, err := box.InContainer(pod.Status.ContainerStatuses[0].ContainerID)
+		p, err := box.InContainer("pod://" + string(pod.UID)) // It is in the path of the cgroup.
 		if err != nil {
 			return err
 		}
