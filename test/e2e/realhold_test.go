@@ -98,7 +98,7 @@ func TestARealNodeHoldsItsPods(t *testing.T) {
 	})
 	l.pauseCluster(false)
 	l.wantReclaimed(sm, ownersProgram)
-	if r := sm.Status.ReclaimHold; r == nil || r.Killed < 2 || r.Pods < r.Killed {
+	if r := sm.Status.ReclaimHold; r == nil || r.KilledPods < 2 || r.FrozenPods < r.KilledPods {
 		t.Errorf("two pods at least were killed: %+v", r)
 	}
 	if left, err := box.Traces(); err != nil || len(left) > 0 {
