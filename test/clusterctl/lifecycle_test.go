@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +64,11 @@ func TestInstallUpgradeRemove(t *testing.T) {
 		t.Errorf("the plan does not show %s:\n%s", second, out)
 	}
 	before.mustEqual(t, u.state(ctx, sm))
+	u.write(u.config(), u.read(u.config())+"FIVESPOT_LOG_LEVEL: \"4\"\n")
+	u.run(shared.Bin("clusterctl"), "upgrade", "apply", "--addon", "5spot:"+second)
+	if args := u.deployment(ctx, deploymentKey.Name).Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--v=4") {
+		t.Errorf("an upgrade to the installed version does not set a variable of clusterctl.yaml: %v", args)
+	}
 	manager = u.manager(ctx, second)
 	u.alive(ctx, sm)
 	before.mustEqual(t, u.state(ctx, sm))
@@ -113,9 +117,7 @@ func (u *user) manager(ctx context.Context, version string) *plane.Process {
 // components are the manifests of a release.
 func (u *user) components(version string) []byte {
 	u.t.Helper()
-	text, err := os.ReadFile(u.path("addon-5spot", version, "addon-components.yaml"))
-	u.must(err)
-	return text
+	return []byte(u.read(u.path("addon-5spot", version, "addon-components.yaml")))
 }
 
 // start runs the manager of a Deployment as its pod would. The API server calls the webhooks of the manifests on this

@@ -43,15 +43,13 @@ func newUser(ctx context.Context, t *testing.T, p *plane.Plane) *user {
 	for _, version := range []string{first, second} {
 		u.run("make", "-C", system.Repository(), "release-manifests", "VERSION="+version, "OUT="+u.path("addon-5spot", version))
 	}
-	core, err := os.ReadFile(filepath.Join(plane.DefaultBin(), "manifests", "capi-core.yaml"))
-	u.must(err)
-	u.write(u.path("cluster-api", "v1.14.2", "core-components.yaml"), string(core))
+	u.write(u.path("cluster-api", "v1.14.2", "core-components.yaml"), u.read(filepath.Join(plane.DefaultBin(), "manifests", "capi-core.yaml")))
 	u.write(u.path("cluster-api", "v1.14.2", "metadata.yaml"), `apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3
 kind: Metadata
 releaseSeries:
 - {major: 1, minor: 14, contract: v1beta2}
 `)
-	u.write(filepath.Join(u.home, "cluster-api", "clusterctl.yaml"), fmt.Sprintf(`cert-manager: {externallyProvisioned: true}
+	u.write(u.config(), fmt.Sprintf(`cert-manager: {externallyProvisioned: true}
 overridesFolder: %[1]s/overrides
 images: {addon-5spot: {repository: %[2]s}}
 providers:
@@ -63,6 +61,16 @@ providers:
 
 func (u *user) path(elem ...string) string {
 	return filepath.Join(append([]string{u.repo}, elem...)...)
+}
+
+// config is the path of clusterctl.yaml.
+func (u *user) config() string { return filepath.Join(u.home, "cluster-api", "clusterctl.yaml") }
+
+func (u *user) read(path string) string {
+	u.t.Helper()
+	text, err := os.ReadFile(path)
+	u.must(err)
+	return string(text)
 }
 
 func (u *user) write(path, text string) {
@@ -87,9 +95,7 @@ func (u *user) run(name string, args ...string) string {
 // follow runs the first commands below a heading of a page.
 func (u *user) follow(page, heading string) string {
 	u.t.Helper()
-	text, err := os.ReadFile(filepath.Join(system.Repository(), page))
-	u.must(err)
-	_, section, _ := strings.Cut(string(text), "# "+heading+"\n")
+	_, section, _ := strings.Cut(u.read(filepath.Join(system.Repository(), page)), "# "+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	m := regexp.MustCompile("(?s)```sh\n(.*?)```").FindStringSubmatch(section)
 	if m == nil {
