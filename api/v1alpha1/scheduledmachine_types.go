@@ -234,7 +234,7 @@ type ScheduledMachineSpec struct {
 	NodeDrainTimeout string `json:"nodeDrainTimeout,omitempty"`
 
 	// killSwitch removes the machine now, without drain or grace, and keeps it away
-	// until it is false again. If many are turned on at once, some wait for up to 30 s.
+	// until it is false again.
 	// +optional
 	// +kubebuilder:default=false
 	KillSwitch bool `json:"killSwitch,omitempty"`
