@@ -74,7 +74,7 @@ func TestInstallWithoutClusterctl(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	u := newShardUser(ctx, t)
-	u.follow("docs/install.md", "Without clusterctl")
+	u.follow("docs/install.md", "Without clusterctl init")
 	u.start(ctx, system.ManagerName, u.deployment(ctx, deploymentKey.Name), u.components(first))
 	u.leads(ctx, 1)
 }

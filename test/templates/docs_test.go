@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,8 +32,10 @@ func TestDocumentedCommands(t *testing.T) {
 		t.Fatalf("docs/install.md has %d blocks of commands about templates, want a namespace and 2 templates", len(commands))
 	}
 	home := newUser(t).home
-	if err := os.Symlink(directory(), filepath.Join(home, "templates")); err != nil {
-		t.Fatal(err)
+	for _, file := range slices.Concat(files(t, clusterTemplate), files(t, clusterClass)) {
+		if err := os.Symlink(filepath.Join(directory(), file), filepath.Join(home, file)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i, m := range commands {
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", m[1])
