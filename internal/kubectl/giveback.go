@@ -32,15 +32,15 @@ func newGiveBack(o Options, config clientcmd.ClientConfig) *cobra.Command {
 		Long: `Give a machine back to its owner, now.
 
 It leaves the cluster without drain: what the cluster runs on it is lost. Then its
-schedule is turned off, so that it stays away until somebody lends it again with
-resume. This is what also happens when the owner starts a program of killIfCommands.
-No access to the workload cluster is needed, and nothing is asked back.
+schedule is turned off, so that it stays away until it is lent again with resume.
+This is what also happens when the owner starts a program of killIfCommands.
+No access to the workload cluster is needed, and there is no confirmation.
 
 A machine that is not in the cluster just now is given back all the same: its
 schedule is turned off. One that is being given back, or has been, is left alone.
 
-While the machine or its Cluster is paused, nothing is done: the request is written
-down, and the exit code is 1.`,
+While the machine or its Cluster is paused, the request is recorded, and served after
+the pause. The exit code is 1, or the command waits with --wait.`,
 		Example: `  kubectl 5spot give-back office-hours
   kubectl 5spot give-back office-hours --reason "fire drill" --wait`,
 		Args: func(cmd *cobra.Command, names []string) error {

@@ -31,11 +31,11 @@ func newPlan(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan {-f FILE | NAME...}",
 		Short: "Show when windows open and close",
-		Long: `Foretell when the windows of ScheduledMachines open and close.
+		Long: `Show when the windows of ScheduledMachines open and close.
 
 With -f nothing but the files is read: no cluster is needed. The answer is that
 of the schedule alone. An unreadable schedule is reported as the API would, with
-exit code 2, so plan also checks files before they are applied.`,
+exit code 2, so plan also checks the schedules of files, and no other field.`,
 		Example: `  kubectl 5spot plan -f office-hours.yaml
   kubectl 5spot plan -f - --at 2025-03-08T00:00:00Z --for 2w < office-hours.yaml
   kubectl 5spot plan office-hours --for 36h -o json`,

@@ -55,7 +55,7 @@ same command again in the same directory: it continues.`,
 		ValidArgsFunction: completeNames(config),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if (u.of != "") == (len(names) > 0) {
-				return errors.New("give the names of ScheduledMachines, or --cluster for all of a Cluster that are being deleted")
+				return errors.New("give the names of ScheduledMachines, or --cluster for all of a Cluster that are being deleted, not both")
 			}
 			return u.run(cmd.Context(), o, config, names)
 		},

@@ -393,7 +393,7 @@ func TestUndoDeleteOfACluster(t *testing.T) {
 	if diff := cmp.Diff(result{Err: "No ScheduledMachine of Cluster mars is being deleted.\n"}, run("", "undo-delete", "--cluster", "mars", "--backup-dir", dir, config)); diff != "" {
 		t.Errorf("none: -want, +got:\n%s", diff)
 	}
-	const wrong = "error: give the names of ScheduledMachines, or --cluster for all of a Cluster that are being deleted\n"
+	const wrong = "error: give the names of ScheduledMachines, or --cluster for all of a Cluster that are being deleted, not both\n"
 	for _, args := range [][]string{{}, {"office", "--cluster", "prod"}} {
 		if diff := cmp.Diff(result{Err: wrong, Code: 2}, run("", append([]string{"undo-delete"}, args...)...)); diff != "" {
 			t.Errorf("%v: -want, +got:\n%s", args, diff)
