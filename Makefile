@@ -193,6 +193,7 @@ $(PLATFORMS:%=image-binaries-%): image-binaries-%:
 
 .PHONY: plugin-binaries
 plugin-binaries: agreed $(PLUGIN_PLATFORMS:%=plugin-binary-%) ## Build kubectl's plugin for all PLUGIN_PLATFORMS, with checksums, into OUT.
+	cp cmd/kubectl-5spot/kubectl_complete-5spot $(OUT)/
 	cd $(OUT) && sha256sum $(foreach p,$(PLUGIN_PLATFORMS),$(call plugin,$(p))) >kubectl-5spot.sha256
 
 # The file of a platform such as windows/amd64.

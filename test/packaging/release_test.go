@@ -91,6 +91,9 @@ func TestThePluginIsBuiltForEverybody(t *testing.T) {
 			t.Errorf("nobody builds %s:\n%s", name, plan)
 		}
 	}
+	if !strings.Contains(string(plan), "kubectl_complete-5spot out/\n") {
+		t.Errorf("a release has no completion:\n%s", plan)
+	}
 }
 
 // TestReleaseHasOneImage makes a release: manager, agent and guard must have the same image for every way of
