@@ -473,7 +473,9 @@ func TestTheMountStaysDuringAHold(t *testing.T) {
 	w.optIn(w.node)
 	cm := w.configMap(w.node)
 	w.Read(cm)
-	configure := func(c reclaimapi.Config) { w.Edit(cm, func() { cm.Data = map[string]string{reclaimapi.ConfigMapKey: c.Text()} }) }
+	configure := func(c reclaimapi.Config) {
+		w.Edit(cm, func() { cm.Data = map[string]string{reclaimapi.ConfigMapKey: c.Text()} })
+	}
 	mounted := func(reason string, want bool) {
 		t.Helper()
 		w.settle()

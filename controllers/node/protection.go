@@ -95,12 +95,7 @@ func (s *scope) protectionFacts(installs bool) Facts {
 	}
 	if s.node != nil {
 		f.AgentState = s.node.Annotations[reclaimapi.StateAnnotation]
-		if state, ok := reclaimapi.ParseHoldState(s.node.Annotations[reclaimapi.HoldAnnotation]); ok && s.scheduled.Spec.ReclaimHold.Asked() {
-			f.Hold, f.HoldUnavailable = string(s.scheduled.Spec.ReclaimHold), clip.Line(state.Unavailable)
-		}
-		if s.scheduled.Spec.ReclaimHold.Asked() && s.refuses() {
-			f.Hold, f.HoldUnavailable = string(s.scheduled.Spec.ReclaimHold), "an owner's request never removes a machine of a control plane"
-		}
+		f.Hold, f.HoldUnavailable = string(s.scheduled.Spec.ReclaimHold), s.holdUnavailable()
 		f.Changed, f.Refused = s.hostMismatch(), s.refused()
 	}
 	if s.pod != nil {
@@ -110,6 +105,21 @@ func (s *scope) protectionFacts(installs bool) Facts {
 		}
 	}
 	return f
+}
+
+// holdUnavailable returns why the agent cannot do what spec.reclaimHold asks for, empty if it can.
+func (s *scope) holdUnavailable() string {
+	state, ok := reclaimapi.ParseHoldState(s.node.Annotations[reclaimapi.HoldAnnotation])
+	switch {
+	case !s.scheduled.Spec.ReclaimHold.Asked():
+		return ""
+	case s.refuses():
+		return "an owner's request never removes a machine of a control plane" // A changed host is another verdict.
+	case !ok:
+		return ""
+	default:
+		return clip.Line(state.Unavailable)
+	}
 }
 
 // nodeLeaving reports whether the Node is being deleted, or has a request of the owner that is served. The agent is
