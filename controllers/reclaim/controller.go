@@ -43,7 +43,7 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// ReclaimTracker tracks reclaims that are being served or that have stalled. It may be nil.
+	// ReclaimTracker tracks reclaims that are being served or that have stalled.
 	ReclaimTracker *wake.ReclaimTracker
 	// Hooks configures how a removal handles deletion hooks of others.
 	Hooks children.ForeignHookPolicy

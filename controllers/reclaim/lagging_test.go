@@ -24,6 +24,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // TestEachStepIsTakenOnceOnALateCache covers owners' requests while the manager's cache shows each version of
@@ -59,7 +60,7 @@ func emergencyOnALateCache(t *testing.T, seed uint64) map[string]int {
 	cache, lines := testenv.NewLagging(t, store, seed), &bytes.Buffer{}
 	now, recorder := clocktesting.NewFakePassiveClock(noon), events.NewFakeRecorder(100)
 	r := (&reclaim.Reconciler{
-		Clock: now, Reader: cache.Client, Actuate: actuate.NewGated(&actuate.Gate{Log: audit.New(lines)}, cache.Client), Recorder: recorder, Hooks: children.BypassHooks,
+		Clock: now, Reader: cache.Client, Actuate: actuate.NewGated(&actuate.Gate{Log: audit.New(lines)}, cache.Client), Recorder: recorder, Hooks: children.BypassHooks, ReclaimTracker: &wake.ReclaimTracker{},
 		Children:     children.Reader{Cached: cache.Client, Live: store},
 		ClusterCache: clustercache.NewFakeClusterCache(cache.Client, client.ObjectKey{Namespace: "lab", Name: "lab"}),
 	}).WithoutWatches()

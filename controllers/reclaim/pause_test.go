@@ -20,7 +20,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // TestAnOwnerWaitsForTheEndOfAPause covers a request while writes are suppressed.
@@ -45,7 +44,6 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 		for mode, m := range modes {
 			t.Run(mode+name, func(t *testing.T) {
 				w, out := newWorld(t), &bytes.Buffer{}
-				w.rush = &wake.ReclaimTracker{}
 				ask.ask(w)
 				w.Writes = nil
 				m.gate.Log = audit.New(out)
@@ -133,7 +131,6 @@ func (w *world) suppresses(text string) {
 // the ScheduledMachine.
 func TestAPauseIsReportedWhileARequestIsLost(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.ReclaimTracker{}
 	w.askAsPerson()
 	w.settle()
 	w.Edit(w.sm, func() { delete(w.sm.Annotations, v1alpha1.EmergencyReclaimAnnotation) })
@@ -149,7 +146,6 @@ func TestAPauseIsReportedWhileARequestIsLost(t *testing.T) {
 // TestAReclaimStopsWhereThePauseBegins pauses after the deletion of the Machine.
 func TestAReclaimStopsWhereThePauseBegins(t *testing.T) {
 	w, out := newWorld(t), &bytes.Buffer{}
-	w.rush = &wake.ReclaimTracker{}
 	w.annotate("true")
 	w.settle()
 	w.gone()

@@ -61,7 +61,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(20), hooks: children.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon)}
+	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(20), hooks: children.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon), rush: &wake.ReclaimTracker{}}
 	ns := server.Namespace(t)
 	w.sm = testenv.ScheduledMachine(ns, "box")
 	w.Create(testenv.Cluster(ns), w.sm)
@@ -928,7 +928,6 @@ func TestAMachineIsEjectedOnce(t *testing.T) {
 // TestAnOwnerIsServedUntilTheMachineIsEjected checks the count of waiting owners during the last write of an ejection.
 func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.ReclaimTracker{}
 	defer w.rush.Serve()() // another one
 	others := func() bool { return w.rush.Wait([]time.Time{noon}, noon) > 0 }
 	served := false
@@ -950,7 +949,6 @@ func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 // TestTheRecordWaitsForOtherOwners covers a machine that is gone while two other owners still wait.
 func TestTheRecordWaitsForOtherOwners(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.ReclaimTracker{}
 	first, second := w.rush.Serve(), w.rush.Serve()
 	w.annotate("true")
 	w.settle()

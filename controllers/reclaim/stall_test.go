@@ -38,7 +38,6 @@ func (w *world) stalled() string {
 
 func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.ReclaimTracker{}
 	n := 0
 	w.refuse("delete Machine", func() error {
 		n++
@@ -73,7 +72,6 @@ func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {
 // TestAConflictThatLastsCostsOneTryPerBackOff covers a webhook that answers 409.
 func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.ReclaimTracker{}
 	w.refuse("patch Machine", func() error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("not now"))
 	})
@@ -115,7 +113,6 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 // gone.
 func TestAnOutageAtTheEndDelaysTheOwnerByASecond(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.ReclaimTracker{}
 	w.annotate("true")
 	w.settle()
 	w.gone()
@@ -150,7 +147,6 @@ func TestAnOutageAtTheEndDelaysTheOwnerByASecond(t *testing.T) {
 // it, and this controller's cache still shows it.
 func TestAReleasedScheduledMachineIsNoStall(t *testing.T) {
 	w := newWorld(t)
-	w.rush = &wake.ReclaimTracker{}
 	before, _ := measured(t)
 	w.annotate("true")
 	w.settle()

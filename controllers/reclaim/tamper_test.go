@@ -35,9 +35,7 @@ type fleet struct {
 	scheduled *scheduledmachine.Reconciler
 }
 
-type noWatch struct{}
-
-func (noWatch) Watch(client.Object) error { return nil }
+func noWatch(client.Object) error { return nil }
 
 func newFleet(t *testing.T, two bool) *fleet {
 	t.Helper()
@@ -49,8 +47,8 @@ func newFleet(t *testing.T, two bool) *fleet {
 	}
 	c := w.Recorded(interceptor.Funcs{})
 	f.scheduled = &scheduledmachine.Reconciler{
-		Clock: w.clock, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{}, Hooks: w.hooks,
-		Children: children.Reader{Cached: c, Live: c}, Backoff: wake.Backoff(),
+		Clock: w.clock, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watch: noWatch, Hooks: w.hooks,
+		Children: children.Reader{Cached: c, Live: c}, Backoff: wake.Backoff(), ReclaimTracker: w.rush,
 		Reader:       w.Indexed(c, scheduledmachine.HostIndex, scheduledmachine.HostKeys),
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
 	}

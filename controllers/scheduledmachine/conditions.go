@@ -5,6 +5,7 @@ package scheduledmachine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
-
-var machineAPIVersion = clusterv1.GroupVersion.String()
 
 // reportConditions sets all conditions of the object, and its message.
 func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Time) {
@@ -141,9 +140,7 @@ func (s *scope) ready(d lifecycle.Decision, actErr error, now time.Time) metav1.
 		}
 	default:
 	}
-	if notes := s.childNotes(); notes != "" {
-		c.Message = withDetail(c.Message, notes)
-	}
+	c.Message = withDetail(c.Message, s.childNotes())
 	return c
 }
 
@@ -331,13 +328,8 @@ func (s *scope) referenceProblems() string {
 
 // childNotes returns notes on existing children for the author of the spec.
 func (s *scope) childNotes() string {
-	var notes []string
-	for _, note := range []string{s.pendingEdits(), s.dropped()} {
-		if note != "" {
-			notes = append(notes, note)
-		}
-	}
-	return strings.Join(notes, "; ")
+	notes := []string{s.pendingEdits(), s.dropped()}
+	return strings.Join(slices.DeleteFunc(notes, func(note string) bool { return note == "" }), "; ")
 }
 
 // dropped names the fields of the spec that the provider's API did not store. An API server prunes unknown fields

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,16 +59,17 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Watcher starts watches on kinds of children. These kinds are known only at run time.
-	Watcher Watcher
+	// Watch starts a watch on the kind of a child. Its events enqueue the ScheduledMachine of the child. The kinds are known
+	// only at run time. It is idempotent. SetupWithManager sets it.
+	Watch func(client.Object) error
 	// Hooks configures how the kill switch handles deletion hooks of others. Status also uses it to report what a
 	// reclaim waits for.
 	Hooks children.ForeignHookPolicy
-	// ReclaimTracker tracks reclaims that are being served or that have stalled; nil tracks none.
+	// ReclaimTracker tracks reclaims that are being served or that have stalled.
 	ReclaimTracker *wake.ReclaimTracker
 	// APIClock reports whether Clock is trustworthy; nil means that it is.
 	APIClock *apiclock.Clock
-	// Backoff is the back-off after a failure; nil means wake.Backoff.
+	// Backoff is the back-off after a failure. SetupWithManager sets it.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
 	watchFilter string
@@ -81,12 +83,6 @@ type Reconciler struct {
 	rejections telemetry.Rejections
 	// measured maps a ScheduledMachine to the edge whose lag was measured last, in Unix seconds.
 	measured sync.Map
-}
-
-// A Watcher starts a watch on the kind of obj. Its events enqueue the ScheduledMachine of the child. Watch is
-// idempotent.
-type Watcher interface {
-	Watch(obj client.Object) error
 }
 
 // Reconcile moves one ScheduledMachine one step towards its desired state. It returns no error of a step: after an
@@ -288,12 +284,9 @@ func (r *Reconciler) addMetadata(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	if sm.Labels == nil {
-		sm.Labels = map[string]string{}
-	}
-	sm.Labels[clusterv1.ClusterNameLabel] = sm.Spec.ClusterName
+	metav1.SetMetaDataLabel(&sm.ObjectMeta, clusterv1.ClusterNameLabel, sm.Spec.ClusterName)
 	if s.cluster != nil {
-		sm.OwnerReferences = withOwner(sm.OwnerReferences, s.clusterReference())
+		sm.OwnerReferences = util.EnsureOwnerRef(sm.OwnerReferences, s.clusterReference())
 	}
 	if isNew {
 		r.restoreReclaim(ctx, sm)
@@ -370,26 +363,12 @@ func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
 			continue
 		}
 		before := t.DeepCopy()
-		t.SetOwnerReferences(withOwner(refs, s.clusterReference()))
+		t.SetOwnerReferences(util.EnsureOwnerRef(refs, s.clusterReference()))
 		if err := r.Actuate.PatchLocked(ctx, t, before); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// withOwner adds an owner. It replaces an owner of the same kind and name if the UID differs.
-func withOwner(refs []metav1.OwnerReference, want metav1.OwnerReference) []metav1.OwnerReference {
-	for i, ref := range refs {
-		if ref.Kind == want.Kind && ref.Name == want.Name {
-			if ref.UID == want.UID {
-				return refs
-			}
-			refs[i] = want
-			return refs
-		}
-	}
-	return append(refs, want)
 }
 
 // Priorities in the queue. Without a priority, a requeued object keeps the priority of its last event, which is low

@@ -63,8 +63,3 @@ func (r *Reconciler) announceHost(sm, before *v1alpha1.ScheduledMachine) {
 		r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.HostClaimedEvent, "CompareHosts", "%s", c.Message)
 	}
 }
-
-// announcePassedOn records an Event: the owner of the host requested it through another ScheduledMachine.
-func (r *Reconciler) announcePassedOn(sm *v1alpha1.ScheduledMachine, record v1alpha1.ReclaimRecord) {
-	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Where())
-}

@@ -38,15 +38,8 @@ func (r *Reconciler) Look(ctx context.Context, sm *v1alpha1.ScheduledMachine) er
 }
 
 // Fleet returns the collector of ScheduledMachines.
-func Fleet(reader client.Reader, watchFilter string, elected <-chan struct{}) prometheus.Collector {
-	return fleet{reader, watchFilter, elected}
-}
-
-// LateDepartures returns the collector of late Machines.
-func LateDepartures(reader client.Reader, watchFilter string, clock clock.PassiveClock) prometheus.Collector {
-	elected := make(chan struct{})
-	close(elected)
-	return lateDepartures{fleet{reader, watchFilter, elected}, clock}
+func Fleet(reader client.Reader, clock clock.PassiveClock, watchFilter string, elected <-chan struct{}) prometheus.Collector {
+	return fleet{reader, clock, watchFilter, elected}
 }
 
 // WithWatchFilter sets the watch filter, like SetupWithManager.

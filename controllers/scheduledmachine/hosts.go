@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -200,6 +201,6 @@ func (r *Reconciler) propagateReclaim(ctx context.Context, s *scope) (bool, erro
 	case err != nil:
 		return false, fmt.Errorf("passing request of the host's owner on: %w", err)
 	}
-	r.announcePassedOn(sm, s.host.requested)
+	r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", s.host.requested.Where())
 	return true, nil
 }

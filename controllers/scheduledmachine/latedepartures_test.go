@@ -47,8 +47,10 @@ func TestLateDeparturesAreCountedByCluster(t *testing.T) {
 # TYPE fivespot_departures_late gauge
 fivespot_departures_late{cluster="lab",namespace="farm"} 1
 `, "another": ""} {
-		collector := scheduledmachine.LateDepartures(reader, filter, clocktesting.NewFakePassiveClock(now))
-		if err := testutil.CollectAndCompare(collector, strings.NewReader(want)); err != nil {
+		elected := make(chan struct{})
+		close(elected)
+		collector := scheduledmachine.Fleet(reader, clocktesting.NewFakePassiveClock(now), filter, elected)
+		if err := testutil.CollectAndCompare(collector, strings.NewReader(want), "fivespot_departures_late"); err != nil {
 			t.Errorf("watch filter %q: %v", filter, err)
 		}
 	}

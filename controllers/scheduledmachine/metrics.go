@@ -5,15 +5,18 @@ package scheduledmachine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -45,10 +48,10 @@ var (
 		[]string{"namespace", "cluster"}, nil)
 )
 
-// registerMetrics registers the metrics of this package. Collectors count machines from the cache at each scrape, so
+// registerMetrics registers the metrics of this package. The fleet counts machines from the cache at each scrape, so
 // that deleted machines disappear from the metrics.
-func registerMetrics(f fleet, clock clock.PassiveClock) error {
-	for _, c := range []prometheus.Collector{transitions, transitionLag, evaluations, killSwitchActivations, f, lateDepartures{f, clock}} {
+func registerMetrics(f fleet) error {
+	for _, c := range []prometheus.Collector{transitions, transitionLag, evaluations, killSwitchActivations, f} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
 		}
@@ -79,10 +82,11 @@ func (r *Reconciler) observeLag(s *scope, now time.Time) {
 	}
 }
 
-// fleet counts ScheduledMachines. All replicas and shards cache the same objects; only the leader that serves an object
+// fleet counts ScheduledMachines, and their Machines that leave late. All replicas and shards cache the same objects; only the leader that serves an object
 // counts it.
 type fleet struct {
 	reader      client.Reader
+	clock       clock.PassiveClock
 	watchFilter string
 	// elected is closed once this replica is the leader.
 	elected <-chan struct{}
@@ -92,6 +96,7 @@ type fleet struct {
 func (fleet) Describe(ch chan<- *prometheus.Desc) {
 	ch <- machines
 	ch <- machineConditions
+	ch <- departuresLate
 }
 
 // list returns the ScheduledMachines that match the watch filter; none before this manager leads. The caller must not
@@ -114,6 +119,10 @@ func (f fleet) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	list, err := f.list(ctx)
+	leaving := &clusterv1.MachineList{}
+	if len(list) > 0 {
+		err = errors.Join(err, f.reader.List(ctx, leaving, client.UnsafeDisableDeepCopy))
+	}
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(machines, err)
 		return
@@ -122,7 +131,8 @@ func (f fleet) Collect(ch chan<- prometheus.Metric) {
 		of     *prometheus.Desc
 		labels [4]string
 	}
-	counts := map[key]float64{}
+	counts, labels := map[key]float64{}, map[*prometheus.Desc]int{machines: 3, machineConditions: 4, departuresLate: 2}
+	now, deleted := f.clock.Now(), deletedMachines(leaving)
 	for i := range list {
 		sm := &list[i]
 		phase := cmp.Or(sm.Status.Phase, v1alpha1.PhasePending)
@@ -130,12 +140,30 @@ func (f fleet) Collect(ch chan<- prometheus.Metric) {
 		for _, c := range sm.Status.Conditions {
 			counts[key{machineConditions, [4]string{c.Type, string(c.Status), sm.Namespace, sm.Spec.ClusterName}}]++
 		}
+		late := key{departuresLate, [4]string{sm.Namespace, sm.Spec.ClusterName}}
+		counts[late] += 0 // Every Cluster has a series.
+		if m := deleted[client.ObjectKeyFromObject(sm)]; m != nil && isLate(m, sm, now) {
+			counts[late]++
+		}
 	}
 	for k, n := range counts {
-		values := k.labels[:]
-		if k.of == machines {
-			values = values[:3]
-		}
-		ch <- prometheus.MustNewConstMetric(k.of, prometheus.GaugeValue, n, values...)
+		ch <- prometheus.MustNewConstMetric(k.of, prometheus.GaugeValue, n, k.labels[:labels[k.of]]...)
 	}
+}
+
+// deletedMachines returns the Machines that are being deleted, by their ScheduledMachine.
+func deletedMachines(list *clusterv1.MachineList) map[client.ObjectKey]*clusterv1.Machine {
+	deleted := map[client.ObjectKey]*clusterv1.Machine{}
+	for i := range list.Items {
+		if m := &list.Items[i]; !m.DeletionTimestamp.IsZero() {
+			deleted[client.ObjectKey{Namespace: m.Namespace, Name: children.ParentOf(m)}] = m
+		}
+	}
+	return deleted
+}
+
+// isLate reports whether a departure has lasted longer than its budget.
+func isLate(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) bool {
+	deadline := children.DeadlineOf(m, sm, now)
+	return !deadline.IsZero() && now.After(deadline)
 }

@@ -4,6 +4,7 @@ package scheduledmachine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -98,7 +100,7 @@ func TestTransitionsAreCounted(t *testing.T) {
 func fleetOf(t *testing.T) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	running, another := &v1alpha1.ScheduledMachine{}, &v1alpha1.ScheduledMachine{}
@@ -136,8 +138,8 @@ fivespot_machines{cluster="real",namespace="farm",phase="Active"} 1
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			collector := scheduledmachine.Fleet(fleetOf(t), tc.watchFilter, tc.elected)
-			if err := testutil.CollectAndCompare(collector, strings.NewReader(tc.want)); err != nil {
+			collector := scheduledmachine.Fleet(fleetOf(t), clock.RealClock{}, tc.watchFilter, tc.elected)
+			if err := testutil.CollectAndCompare(collector, strings.NewReader(tc.want), "fivespot_machines", "fivespot_machine_conditions"); err != nil {
 				t.Errorf("%s\n%v", tc.reason, err)
 			}
 			if problems, err := testutil.CollectAndLint(collector); err != nil || len(problems) > 0 {
@@ -163,7 +165,7 @@ func TestTheFleetIsNotCopiedToBeCounted(t *testing.T) {
 	close(elected)
 	reader := &options{Reader: fleetOf(t)}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(scheduledmachine.Fleet(reader, "", elected))
+	registry.MustRegister(scheduledmachine.Fleet(reader, clock.RealClock{}, "", elected))
 	if _, err := registry.Gather(); err != nil || reader.list.UnsafeDisableDeepCopy == nil || !*reader.list.UnsafeDisableDeepCopy {
 		t.Errorf("%v: listed with %+v", err, reader.list)
 	}

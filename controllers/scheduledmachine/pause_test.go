@@ -22,7 +22,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // held starts a manager that suppresses all writes.
@@ -114,7 +113,6 @@ func TestNothingIsCarriedOut(t *testing.T) {
 		"OwnerAsksOnTheNode": {
 			"Package reclaim holds the request, and says so.", true,
 			func(w *world) {
-				w.r.ReclaimTracker = &wake.ReclaimTracker{}
 				w.r.ReclaimTracker.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "because of a pause", "held")
 			},
 			"", v1alpha1.ActuationPausedReason, true, "",
@@ -128,7 +126,6 @@ func TestNothingIsCarriedOut(t *testing.T) {
 				m, _ := w.machine()
 				w.Must(w.Client.Delete(w.Context(), m))
 				w.letGo(m)
-				w.r.ReclaimTracker = &wake.ReclaimTracker{}
 				w.r.ReclaimTracker.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "because of a pause", "held")
 			},
 			"", v1alpha1.ActuationPausedReason, false, "",

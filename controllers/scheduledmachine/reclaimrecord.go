@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
@@ -41,6 +42,8 @@ func (r *Reconciler) saveReclaimRecord(ctx context.Context, sm *v1alpha1.Schedul
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sm.Namespace, Name: sm.Name,
 			Labels: map[string]string{clusterv1.ClusterNameLabel: sm.Spec.ClusterName},
+			// Garbage collection and clusterctl move follow the owner.
+			OwnerReferences: children.ClusterOwner(sm),
 		},
 		Spec: v1alpha1.ReclaimedMachineSpec{
 			ClusterName: sm.Spec.ClusterName,
@@ -49,11 +52,6 @@ func (r *Reconciler) saveReclaimRecord(ctx context.Context, sm *v1alpha1.Schedul
 			Node: clip.To(record.Node, maxNode), NodeUID: clip.To(string(record.NodeUID), maxNodeUID), PropagatedFrom: clip.To(record.PropagatedFrom, maxNode),
 			Reason: record.Reason, RequestedAt: record.RequestedAt, StoredAt: record.StoredAt, Host: storedNames(sm, record.Node),
 		},
-	}
-	for _, ref := range sm.OwnerReferences {
-		if ref.Kind == "Cluster" && ref.Name == sm.Spec.ClusterName { // The Cluster owns it: garbage collection and clusterctl move follow the owner.
-			left.OwnerReferences = []metav1.OwnerReference{ref}
-		}
 	}
 	err := r.Actuate.Create(ctx, left)
 	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, "NamespaceTerminating") {

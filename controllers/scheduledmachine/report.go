@@ -229,7 +229,7 @@ func (s *scope) reportChildren() {
 	if m == nil {
 		return
 	}
-	st.MachineRef = childReference(m, machineAPIVersion, "Machine")
+	st.MachineRef = childReference(m, clusterv1.GroupVersion.String(), "Machine")
 	st.MachineRef.DeletionTimestamp = m.DeletionTimestamp
 	st.ProviderID = s.acceptedHost.ProviderID
 	st.LastScheduledTime = instant(children.CreatedAt(m))

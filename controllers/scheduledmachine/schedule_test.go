@@ -20,7 +20,6 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 func TestJoinsAtTheEdgeAndNotBefore(t *testing.T) {
@@ -358,7 +357,6 @@ func TestReportsWaitForTheEjection(t *testing.T) {
 // TestARefusedEjectionIsShownAtOnce covers a stalled reclaim while other owners wait, too.
 func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
-	w.r.ReclaimTracker = &wake.ReclaimTracker{}
 	w.running()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) {
 		sm.SetReclaimTimes([]time.Time{w.clock.Now()})
@@ -377,7 +375,6 @@ func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 // TestReportsWaitForOtherOwners covers one ejected machine while two others still wait.
 func TestReportsWaitForOtherOwners(t *testing.T) {
 	w := newWorld(t, nil)
-	w.r.ReclaimTracker = &wake.ReclaimTracker{}
 	w.running()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) {
 		sm.SetReclaimTimes([]time.Time{w.clock.Now()})

@@ -141,7 +141,7 @@ func (r *Reconciler) watchChildren(s *scope) error {
 	for _, kind := range s.children.Kinds {
 		obj := &unstructured.Unstructured{}
 		obj.SetGroupVersionKind(kind)
-		errs = append(errs, r.Watcher.Watch(obj))
+		errs = append(errs, r.Watch(obj))
 	}
 	return errors.Join(errs...)
 }

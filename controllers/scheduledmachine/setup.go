@@ -57,9 +57,7 @@ func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", name)
 	r.watchFilter = watchFilter
-	if r.Backoff == nil {
-		r.Backoff = wake.Backoff()
-	}
+	r.Backoff = wake.Backoff()
 	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: ClusterNameIndex}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
@@ -84,10 +82,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	if err != nil {
 		return fmt.Errorf("building scheduledmachine controller: %w", err)
 	}
-	r.Watcher = childWatcher{&external.ObjectTracker{
-		Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: &log,
-	}, mgr}
-	return registerMetrics(fleet{reader: mgr.GetCache(), watchFilter: watchFilter, elected: mgr.Elected()}, r.Clock)
+	tracker := &external.ObjectTracker{Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: &log}
+	r.Watch = func(child client.Object) error {
+		return tracker.Watch(mgr.GetLogger(), child, handler.EnqueueRequestsFromMapFunc(wake.OfChild), predicates.ResourceIsChanged(mgr.GetScheme(), mgr.GetLogger()))
+	}
+	return registerMetrics(fleet{reader: mgr.GetCache(), clock: r.Clock, watchFilter: watchFilter, elected: mgr.Elected()})
 }
 
 // clusterChanges filters for changes of a Cluster that a ScheduledMachine depends on: the spec with paused, the
@@ -123,23 +122,7 @@ func (r *Reconciler) ofKind(ctx context.Context, crd client.Object) []ctrl.Reque
 // resync filters for the updates that the cache delivers every --sync-period. They correct timers after the wall clock
 // was set or the host was suspended: timers count only running time.
 func resync() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
-		},
-	}
-}
-
-// childWatcher starts one watch for each kind of child.
-type childWatcher struct {
-	tracker *external.ObjectTracker
-	mgr     ctrl.Manager
-}
-
-// Watch implements Watcher.
-func (w childWatcher) Watch(obj client.Object) error {
-	return w.tracker.Watch(w.mgr.GetLogger(), obj, handler.EnqueueRequestsFromMapFunc(wake.OfChild), predicates.ResourceIsChanged(w.mgr.GetScheme(), w.mgr.GetLogger()))
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
+	}}
 }

@@ -51,9 +51,7 @@ type world struct {
 	planner *planner.Reconciler
 }
 
-type noWatch struct{}
-
-func (noWatch) Watch(client.Object) error { return nil }
+func noWatch(client.Object) error { return nil }
 
 // newWorld creates a Cluster and a ScheduledMachine for mon-fri 9-17, changed by change.
 func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
@@ -73,7 +71,7 @@ func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 // reconciler returns a Reconciler that writes with c.
 func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
 	return &scheduledmachine.Reconciler{
-		Clock: w.clock, Reader: w.Indexed(c, scheduledmachine.HostIndex, scheduledmachine.HostKeys), Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watcher: noWatch{},
+		Clock: w.clock, Reader: w.Indexed(c, scheduledmachine.HostIndex, scheduledmachine.HostKeys), Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watch: noWatch, ReclaimTracker: &wake.ReclaimTracker{},
 		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster)),
 		Backoff:      workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, 5*time.Minute),

@@ -22,6 +22,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // run runs the controller in a manager with the given sync period.
@@ -37,7 +38,7 @@ func (w *world) run(again time.Duration) {
 	w.Must(scheduledmachine.AddIndexes(w.Context(), mgr))
 	c := mgr.GetClient()
 	r := &scheduledmachine.Reconciler{
-		Clock: w.clock, Reader: c, Live: mgr.GetAPIReader(), Actuate: actuate.New(c), Recorder: w.recorder,
+		Clock: w.clock, Reader: c, Live: mgr.GetAPIReader(), Actuate: actuate.New(c), Recorder: w.recorder, ReclaimTracker: &wake.ReclaimTracker{},
 		Children:     children.Reader{Cached: c, Live: mgr.GetAPIReader()},
 		ClusterCache: clustercache.NewFakeClusterCache(w.Client, client.ObjectKeyFromObject(w.cluster)),
 	}

@@ -21,7 +21,7 @@ const (
 // reports.
 //
 // It also stores why a removal fails, for the controller that reports on the machine. The zero value is ready
-// for use. A nil ReclaimTracker tracks nothing. It is safe for concurrent use.
+// for use. It is safe for concurrent use.
 type ReclaimTracker struct {
 	owners atomic.Int64
 	stalls stalls
@@ -29,9 +29,6 @@ type ReclaimTracker struct {
 
 // Serve counts an owner as being served until done is called.
 func (r *ReclaimTracker) Serve() (done func()) {
-	if r == nil {
-		return func() {}
-	}
 	r.owners.Add(1)
 	return func() { r.owners.Add(-1) }
 }
@@ -39,7 +36,7 @@ func (r *ReclaimTracker) Serve() (done func()) {
 // Wait returns how long other work on a machine is delayed, zero if it is not. requestedAt has the instants at
 // which its owner requested it, in order.
 func (r *ReclaimTracker) Wait(requestedAt []time.Time, now time.Time) time.Duration {
-	if r == nil || r.owners.Load() < 2 {
+	if r.owners.Load() < 2 {
 		return 0
 	}
 	return min(Remaining(maxReportDelay, requestedAt, now), reportRecheck)

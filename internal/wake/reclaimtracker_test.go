@@ -51,9 +51,4 @@ func TestTheRushIsOver(t *testing.T) {
 	}
 	third()
 	first()
-	var nobody *wake.ReclaimTracker
-	nobody.Serve()()
-	if got := nobody.Wait(asked, now); got != 0 {
-		t.Errorf("nil: Wait = %v; want 0", got)
-	}
 }

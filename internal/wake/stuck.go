@@ -24,9 +24,6 @@ type stall struct{ class, why string }
 // RecordStuck records why a requested machine is not removed. news reports whether the class is new. The first text
 // of a class stays, because later errors differ only in details that the API server adds.
 func (r *ReclaimTracker) RecordStuck(req ctrl.Request, class, why string) (isNew bool) {
-	if r == nil {
-		return false
-	}
 	r.stalls.mu.Lock()
 	defer r.stalls.mu.Unlock()
 	if r.stalls.known[req].class == class {
@@ -42,9 +39,6 @@ func (r *ReclaimTracker) RecordStuck(req ctrl.Request, class, why string) (isNew
 
 // ClearStuck records that the removal makes progress.
 func (r *ReclaimTracker) ClearStuck(req ctrl.Request) {
-	if r == nil {
-		return
-	}
 	r.stalls.mu.Lock()
 	defer r.stalls.mu.Unlock()
 	if _, known := r.stalls.known[req]; known {
@@ -55,9 +49,6 @@ func (r *ReclaimTracker) ClearStuck(req ctrl.Request) {
 
 // StuckReason returns why the machine is not removed, empty if no cause is recorded.
 func (r *ReclaimTracker) StuckReason(req ctrl.Request) string {
-	if r == nil {
-		return ""
-	}
 	r.stalls.mu.Lock()
 	defer r.stalls.mu.Unlock()
 	return r.stalls.known[req].why
@@ -66,9 +57,6 @@ func (r *ReclaimTracker) StuckReason(req ctrl.Request) string {
 // Stalls is the source that enqueues an object at one controller whenever the result of StuckReason changes.
 func (r *ReclaimTracker) Stalls() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		if r == nil {
-			return nil
-		}
 		r.stalls.mu.Lock()
 		defer r.stalls.mu.Unlock()
 		r.stalls.queue = queue

@@ -49,9 +49,4 @@ func TestWhoeverReportsIsWokenForAnOwnerWhoWaitsInVain(t *testing.T) {
 	if why := r.StuckReason(req); why != "" {
 		t.Errorf("still %q", why)
 	}
-	var nobody *wake.ReclaimTracker
-	nobody.ClearStuck(req)
-	if nobody.RecordStuck(req, "", "") || nobody.StuckReason(req) != "" || nobody.Stalls().Start(context.Background(), q) != nil {
-		t.Error("nil knows of nobody")
-	}
 }

@@ -179,7 +179,7 @@ func (m *manager) scheduledMachines(r *scheduledmachine.Reconciler) error {
 		return err
 	}
 	c := m.controllers[len(m.controllers)-1]
-	r.Watcher = childWatcher{}
+	r.Watch = func(client.Object) error { return nil }
 	wakes := toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { wakeParent(c, obj) },
 		UpdateFunc: func(_, obj any) { wakeParent(c, obj) },
@@ -196,10 +196,6 @@ func wakeParent(c *running, obj any) {
 		c.queue.Add(req)
 	}
 }
-
-type childWatcher struct{}
-
-func (childWatcher) Watch(client.Object) error { return nil }
 
 // options are the options of the next controller.
 func (m *manager) options() controller.Options {
