@@ -93,8 +93,8 @@ type Options struct {
 	BypassForeignHooks bool
 	// ScheduledMachineConcurrency is how many ScheduledMachines are reconciled at once.
 	ScheduledMachineConcurrency int
-	// DepartureLimits bound how many machines of a Cluster may leave; the zero value sets no limit.
-	DepartureLimits plans.Limits
+	// DepartureCap bounds how many machines of a Cluster may start to leave; zero sets no limit.
+	DepartureCap plans.Fraction
 	// WipeGuard holds unscheduled departures while nearly all machines of a Cluster or of all Clusters would leave at once,
 	// until three checks confirm it.
 	WipeGuard bool
@@ -219,14 +219,14 @@ func (s *shared) setUpMachines() error {
 		hooks = children.BypassHooks
 	}
 	doubted := s.APIClock
-	if !s.WipeGuard && s.DepartureLimits == (plans.Limits{}) {
+	if !s.WipeGuard && s.DepartureCap == 0 {
 		doubted = nil // No rail is on.
 	}
 	steps, woken := s.steps()
 	rush, reader, live := &wake.ReclaimTracker{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
-			Clock: s.Clock, APIClock: doubted, Actuate: s.write, Steps: steps, Limits: s.DepartureLimits, Lease: s.Lease, WipeGuard: s.WipeGuard,
+			Clock: s.Clock, APIClock: doubted, Actuate: s.write, Steps: steps, Cap: s.DepartureCap, Lease: s.Lease, WipeGuard: s.WipeGuard,
 			Reader: reader, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
@@ -305,7 +305,7 @@ func (s *shared) setUpNodes() error {
 		(&node.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
 			Installs: len(install) > 0, Recorder: s.recorder, Lead: s.MaintenanceLead,
-			RolloutFraction: s.DepartureLimits.Cap,
+			RolloutFraction: s.DepartureCap,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 	)
 }

@@ -53,7 +53,7 @@ func Capped(cluster client.ObjectKey, lane string) float64 {
 func (r *Reconciler) StartedElsewhere(now time.Time) []time.Time {
 	var all departure.Counts
 	for _, c := range r.fleet {
-		all = all.Plus(c.counts, r.Limits, now)
+		all = all.Plus(c.counts, r.Cap, now)
 	}
 	return all.Started
 }

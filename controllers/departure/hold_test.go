@@ -56,7 +56,7 @@ func TestAnUnreadableClusterReleasesNothing(t *testing.T) {
 // TestAHoldWithoutACap has no other rail.
 func TestAHoldWithoutACap(t *testing.T) {
 	w := newWorld(t, 3)
-	w.r.Limits = departure.Limits{}
+	w.r.Cap = 0
 	w.annotate(map[string]string{v1alpha1.HoldDeparturesAnnotation: ""})
 	w.leaves(v1alpha1.UnscheduledLane, 0, 1, 2)
 	w.plan()

@@ -40,8 +40,8 @@ type Reconciler struct {
 	Actuate *actuate.Actuator
 	// Steps are the departure steps that run before a machine leaves. HookReconciler runs them.
 	Steps leaving.Steps
-	// Limits bound how many machines may leave. The zero value sets no limit.
-	Limits departure.Limits
+	// Cap bounds how many machines may start to leave. Zero sets no limit.
+	Cap departure.Fraction
 	// Lease is the lease duration of leader election: for so long another manager may still act as leader. Zero
 	// means that there is no other manager.
 	Lease time.Duration
@@ -121,10 +121,10 @@ func (r *Reconciler) plan(c *cluster, f departure.Fleet) departure.Plan {
 	defer r.mu.Unlock()
 	for _, other := range r.fleet {
 		if other != c {
-			f.Others = f.Others.Plus(other.counts, r.Limits, f.Now)
+			f.Others = f.Others.Plus(other.counts, r.Cap, f.Now)
 		}
 	}
-	p := departure.Decide(f, r.Limits)
+	p := departure.Decide(f, r.Cap)
 	if c.counts = f.After(p, f.Now.Add(departure.MaxWait)); r.Actuate.Suppresses() {
 		c.counts = f.After(departure.Plan{}, f.Now) // Nothing starts.
 	}

@@ -53,7 +53,7 @@ func TestANewLeaderWarmsUp(t *testing.T) {
 // TestWithoutLimitsNobodyWaits uses a manager without limits.
 func TestWithoutLimitsNobodyWaits(t *testing.T) {
 	w := newWorld(t, 40)
-	w.r.Limits = departure.Limits{}
+	w.r.Cap = 0
 	for i := range 40 {
 		w.leaves(v1alpha1.UnscheduledLane, i)
 	}

@@ -21,7 +21,7 @@ type rail func(ctx context.Context, key client.ObjectKey, c *cluster, o *observa
 
 // rails are the rails that are enabled, in order of precedence. The cap comes last: departure.Decide has it.
 func (r *Reconciler) rails() []rail {
-	if !r.WipeGuard && r.Limits == (departure.Limits{}) {
+	if !r.WipeGuard && r.Cap == 0 {
 		return []rail{person}
 	}
 	return []rail{person, r.clock, r.warmUp, r.wipe}

@@ -27,7 +27,6 @@ import (
 	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
@@ -178,7 +177,7 @@ func (w *world) start() {
 // newPlanner returns a planner without state.
 func (w *world) newPlanner() *planner.Reconciler {
 	return &planner.Reconciler{
-		Clock: w.clock, Limits: departure.Limits{Cap: 50_000}, Lease: lease, WipeGuard: w.guarded, WatchFilter: w.filter, Actuate: actuate.New(w.Client),
+		Clock: w.clock, Cap: 50_000, Lease: lease, WipeGuard: w.guarded, WatchFilter: w.filter, Actuate: actuate.New(w.Client),
 		ClusterIndex: indexName, Reader: objects{Client: w.Client, w: w}, Live: objects{Client: w.Client, w: w, live: true}, Recorder: w.recorder,
 	}
 }

@@ -64,7 +64,7 @@ func newCrowd(t *testing.T, n int, change func(*v1alpha1.ScheduledMachine)) *cro
 func (c *crowd) lead() {
 	c.Helper()
 	c.planner = &planner.Reconciler{
-		Clock: c.clock, Actuate: c.r.Actuate, Limits: departure.Limits{Cap: 50_000}, Lease: 15 * time.Second,
+		Clock: c.clock, Actuate: c.r.Actuate, Cap: 50_000, Lease: 15 * time.Second,
 		Reader: c.Indexed(c.Client, scheduledmachine.ClusterNameIndex, clusterNames), Live: c.Client, ClusterIndex: scheduledmachine.ClusterNameIndex, Recorder: events.NewFakeRecorder(100),
 	}
 	_, err := c.planner.Reconcile(c.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.cluster)})

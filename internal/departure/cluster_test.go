@@ -14,7 +14,7 @@ import (
 var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
 
 // oneInTwenty is the default limit.
-var oneInTwenty = departure.Limits{Cap: fraction("0.05")}
+var oneInTwenty = fraction("0.05")
 
 func fraction(s string) departure.Fraction {
 	f, err := departure.ParseFraction(s)
@@ -47,7 +47,7 @@ type start struct {
 // A cluster is a Cluster whose plans are carried out.
 type cluster struct {
 	departure.Fleet
-	limits   departure.Limits
+	limits   departure.Fraction
 	starts   []start
 	departed []time.Time
 }

@@ -9,42 +9,43 @@ import (
 	"time"
 )
 
-// Decide returns which candidates start now. Without limits and holds, all of them do.
-func Decide(f Fleet, l Limits) Plan {
+// Decide returns which candidates start now. limit is the part of a Cluster's machines, and of the machines of all
+// Clusters, that may start to leave within Window. Without a limit and holds, all candidates start.
+func Decide(f Fleet, limit Fraction) Plan {
 	started := Recent(f.Started, f.Now)
-	p := Plan{Limits: l, Members: f.counts().members(Unscheduled, len(started))}
-	p.Cap = l.Cap.Of(p.Members)
+	p := Plan{Members: f.counts().members(Unscheduled, len(started))}
+	p.Cap = limit.Of(p.Members)
 	for _, c := range InOrder(f.Candidates, f.Now) {
 		if hold, held := f.hold(c.Lane); held {
 			p.Held = append(p.Held, Waiting{Candidate: c, Reason: hold.Reason, Message: hold.Message})
 			continue
 		}
-		if w, deferred := l.deferred(f, c, started, len(p.Admitted)); deferred {
+		if w, deferred := f.deferred(limit, c, started, len(p.Admitted)); deferred {
 			p.Deferred = append(p.Deferred, w)
 			continue
 		}
 		p.Admitted = append(p.Admitted, c)
 	}
-	p.Next = p.next(f, started)
+	p.Next = p.next(f, limit, started)
 	return p
 }
 
 // deferred returns the limit that defers a candidate after so many admissions: the Cluster's, or the one of all Clusters.
 // A candidate with a recent refusal gives way to the candidates of other Clusters.
-func (l Limits) deferred(f Fleet, c Candidate, started []time.Time, admitted int) (Waiting, bool) {
-	if l.Cap <= 0 {
+func (f Fleet) deferred(limit Fraction, c Candidate, started []time.Time, admitted int) (Waiting, bool) {
+	if limit <= 0 {
 		return Waiting{}, false
 	}
 	members := f.counts().members(c.Lane, len(started))
-	if limit := l.Cap.Of(members); len(started)+admitted >= limit {
-		return Waiting{c, BlastRadiusCap, l.message(), limit, members}, true
+	if most := limit.Of(members); len(started)+admitted >= most {
+		return Waiting{c, BlastRadiusCap, limit.message(), most, members}, true
 	}
 	o := f.Others
 	recent := len(started) + len(Recent(o.Started, f.Now))
 	members = Counts{Active: f.Active + o.Active, NeverRan: f.NeverRan + o.NeverRan, Departed: f.Departed + o.Departed}.members(c.Lane, recent)
-	limit := l.Cap.Of(members)
-	if recent+admitted >= limit || c.refused(f.Now) && o.Waiting > 0 {
-		return Waiting{c, BlastRadiusCap, l.message(), limit, members}, true
+	most := limit.Of(members)
+	if recent+admitted >= most || c.refused(f.Now) && o.Waiting > 0 {
+		return Waiting{c, BlastRadiusCap, limit.message(), most, members}, true
 	}
 	return Waiting{}, false
 }
@@ -85,8 +86,8 @@ func (c Counts) members(lane Lane, started int) int {
 }
 
 // message describes why a candidate waits. It is the same for the Cluster's limit and the one of all Clusters: each change is a write.
-func (l Limits) message() string {
-	return fmt.Sprintf("At most %s of the machines, but always one, start to leave within %s: it waits for others", l.Cap.percent(), Window)
+func (f Fraction) message() string {
+	return fmt.Sprintf("At most %s of the machines, but always one, start to leave within %s: it waits for others", f.percent(), Window)
 }
 
 // hold returns the first hold that applies to a lane.

@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		fleet  departure.Fleet
-		limits departure.Limits
+		limits departure.Fraction
 		want   outcome
 	}{
 		"NoCandidates": {
@@ -156,7 +156,7 @@ func TestDecide(t *testing.T) {
 		"EarliestEndThenName": {
 			reason: "Case 12: of equal priority whoever is late the longest; who has no end after them.",
 			fleet:  departure.Fleet{Active: 5, Candidates: list{a, scheduled("d", ended(m)), scheduled("c", ended(m)), scheduled("b", ended(2*m))}},
-			limits: departure.Limits{Cap: fraction("0.4")},
+			limits: fraction("0.4"),
 			want: outcome{
 				Admitted: []string{"b", "c"}, Deferred: []string{"d BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 2,
 				Next: 10 * s,
@@ -169,7 +169,7 @@ func TestDecide(t *testing.T) {
 				unscheduled("d", priority(99), since(11*m)), unscheduled("e", priority(2), since(-time.Hour)),
 				{Name: "f", Priority: 3},
 			}},
-			limits: departure.Limits{Cap: fraction("0.2")},
+			limits: fraction("0.2"),
 			want: outcome{
 				Admitted: []string{"d"}, Members: 5, Cap: 1, Next: 10 * s,
 				Deferred: []string{"b BlastRadiusCap", "a BlastRadiusCap", "c BlastRadiusCap", "e BlastRadiusCap", "f BlastRadiusCap"},
@@ -354,7 +354,7 @@ func TestARefusalIsForgotten(t *testing.T) {
 		},
 	} {
 		var got []string
-		for _, a := range departure.Decide(departure.Fleet{Now: noon, Active: len(tc.of), Candidates: tc.of}, departure.Limits{}).Admitted {
+		for _, a := range departure.Decide(departure.Fleet{Now: noon, Active: len(tc.of), Candidates: tc.of}, 0).Admitted {
 			got = append(got, a.Name)
 		}
 		if !slices.Equal(got, tc.want) {
@@ -400,7 +400,7 @@ func TestWaitingSaysWhy(t *testing.T) {
 		Now: noon, Active: 3, Candidates: []departure.Candidate{scheduled("a"), scheduled("b"), unscheduled("c")},
 		Holds: []departure.Hold{{Reason: v1alpha1.WipeQuarantineReason, Message: "confirmed first", Unscheduled: true}},
 	}
-	p := departure.Decide(f, departure.Limits{Cap: fraction("0.05")})
+	p := departure.Decide(f, fraction("0.05"))
 	const limit = "At most 5% of the machines, but always one, start to leave within 10s: it waits for others"
 	if len(p.Deferred) != 1 || p.Deferred[0].Message != limit || len(p.Held) != 1 || p.Held[0].Message != "confirmed first" {
 		t.Errorf("deferred %+v, held %+v", p.Deferred, p.Held)

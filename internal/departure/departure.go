@@ -86,11 +86,11 @@ type Counts struct {
 
 // Plus returns the sum of c and the counts of one more Cluster at now. From that Cluster, only the starts within Window
 // count, and no more than its own limit: other starts are exempt, or records that another client wrote.
-func (c Counts) Plus(o Counts, l Limits, now time.Time) Counts {
+func (c Counts) Plus(o Counts, limit Fraction, now time.Time) Counts {
 	recent, lately := Recent(o.Started, now), Within(o.Started, now, MaxWait)
 	o.Departed = len(lately)
-	if l.Cap > 0 {
-		recent = recent[max(0, len(recent)-l.Cap.Of(o.members(Scheduled, len(recent)))):]
+	if limit > 0 {
+		recent = recent[max(0, len(recent)-limit.Of(o.members(Scheduled, len(recent)))):]
 	}
 	return Counts{
 		Active: c.Active + o.Active, NeverRan: c.NeverRan + o.NeverRan, Departed: c.Departed + o.Departed,
@@ -108,13 +108,6 @@ type Hold struct {
 	Unscheduled bool
 }
 
-// Limits bound how many machines may leave. The zero value sets no limit.
-type Limits struct {
-	// Cap is the part of a Cluster's machines, and of the machines of all Clusters, that may start to leave within
-	// Window.
-	Cap Fraction
-}
-
 // A Reason is why a candidate waits: a reason of the condition DepartureGated. Each rail has its own.
 type Reason string
 
@@ -124,8 +117,6 @@ const BlastRadiusCap Reason = "BlastRadiusCap"
 // A Plan is the result of Decide. Each candidate is in one of its three lists. The lists are in the order in
 // which machines leave.
 type Plan struct {
-	// Limits are an input of the plan.
-	Limits Limits
 	// Admitted may start now.
 	Admitted []Candidate
 	// Deferred wait for the limit, Held for a Hold.

@@ -56,7 +56,7 @@ func drawHolds() *rapid.Generator[[]departure.Hold] {
 func TestTheRailsDecideNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFleet().Draw(t, "fleet")
-		free := departure.Decide(f, departure.Limits{})
+		free := departure.Decide(f, 0)
 		if len(free.Admitted) != len(f.Candidates) || !free.Next.IsZero() {
 			t.Fatalf("nothing limits them, and of %d start %d", len(f.Candidates), len(free.Admitted))
 		}
@@ -211,7 +211,7 @@ func TestALowerLimitIsNeverFaster(t *testing.T) {
 			high = 0
 		}
 		members, instants := len(arrivals)+rapid.IntRange(0, 60).Draw(t, "others"), drawInstants().Draw(t, "instants")
-		slow, fast := &cluster{limits: departure.Limits{Cap: low}}, &cluster{limits: departure.Limits{Cap: high}}
+		slow, fast := &cluster{limits: low}, &cluster{limits: high}
 		slow.Active, fast.Active = members, members
 		play(slow, arrivals, instants)
 		play(fast, arrivals, instants)

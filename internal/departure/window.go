@@ -29,7 +29,7 @@ func Within(started []time.Time, now time.Time, length time.Duration) []time.Tim
 
 // next returns the first instant at which a start leaves the window and a deferred candidate is admitted, after
 // this plan. It returns zero if no candidate is deferred.
-func (p Plan) next(f Fleet, started []time.Time) time.Time {
+func (p Plan) next(f Fleet, limit Fraction, started []time.Time) time.Time {
 	if len(p.Deferred) == 0 {
 		return time.Time{}
 	}
@@ -50,7 +50,7 @@ func (p Plan) next(f Fleet, started []time.Time) time.Time {
 		f.Now = at.Add(Window)
 		left := Recent(started, f.Now)
 		for _, candidate := range lanes {
-			if _, deferred := p.Limits.deferred(f, candidate, left, 0); !deferred {
+			if _, deferred := f.deferred(limit, candidate, left, 0); !deferred {
 				return f.Now
 			}
 		}

@@ -29,7 +29,7 @@ type world struct {
 	now    time.Time     // real time
 	offset time.Duration // of the manager's clock
 	led    time.Time     // when this manager became leader
-	limits departure.Limits
+	limits departure.Fraction
 	farms  []*farm
 	made   int
 }
@@ -181,7 +181,7 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 			t.Fatalf("%s starts through %+v", a.Name, fleet.Holds)
 		}
 	}
-	if limit := most(members, w.limits.Cap); w.limits.Cap > 0 && len(p.Admitted) > 0 && len(within)+len(p.Admitted) > limit {
+	if limit := most(members, w.limits); w.limits > 0 && len(p.Admitted) > 0 && len(within)+len(p.Admitted) > limit {
 		t.Fatalf("%d start after %d within %s, of %d only %d may", len(p.Admitted), len(within), departure.Window, members, limit)
 	}
 	recent, all := 0, 0
@@ -194,7 +194,7 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 		}
 		all += fleet.Active + max(len(w.within(other)), fleet.Departed)
 	}
-	if limit := most(all, w.limits.Cap); w.limits.Cap > 0 && len(p.Admitted) > 0 && recent+len(p.Admitted) > limit {
+	if limit := most(all, w.limits); w.limits > 0 && len(p.Admitted) > 0 && recent+len(p.Admitted) > limit {
 		t.Fatalf("%d start after %d of all Clusters within %s, of %d only %d may", len(p.Admitted), recent, departure.Window, all, limit)
 	}
 }
@@ -361,9 +361,8 @@ func drawWorld(t *rapid.T) (*world, map[string]func(*rapid.T)) {
 	}
 }
 
-func drawLimits() *rapid.Generator[departure.Limits] {
-	some := rapid.SampledFrom([]departure.Fraction{fraction("0.05"), fraction("0.05"), fraction("0.29"), fraction("0.000001"), fraction("1"), 0})
-	return rapid.Map(some, func(f departure.Fraction) departure.Limits { return departure.Limits{Cap: f} })
+func drawLimits() *rapid.Generator[departure.Fraction] {
+	return rapid.SampledFrom([]departure.Fraction{fraction("0.05"), fraction("0.05"), fraction("0.29"), fraction("0.000001"), fraction("1"), 0})
 }
 
 // TestWhateverHappens is P1, P2, P4, P6, P8, P16 and P22. Whatever people, owners, clocks and crashes do, the
@@ -374,7 +373,7 @@ func TestWhateverHappens(t *testing.T) {
 		w, steps := drawWorld(t)
 		t.Repeat(steps)
 		for _, f := range w.farms {
-			checkBegun(t, f, w.limits.Cap)
+			checkBegun(t, f, w.limits)
 		}
 	})
 }

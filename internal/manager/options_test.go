@@ -142,18 +142,18 @@ func TestTheFlagsMakeTheGate(t *testing.T) {
 
 func TestTheFlagsLimitDepartures(t *testing.T) {
 	for args, want := range map[string]struct {
-		limits departure.Limits
+		limits departure.Fraction
 		lease  time.Duration
 		err    string
 	}{
-		"":                              {departure.Limits{Cap: 50_000}, 0, ""},
-		"--departure-cap-fraction=0":    {departure.Limits{}, 0, ""},
-		"--departure-cap-fraction=1":    {departure.Limits{Cap: 1_000_000}, 0, ""},
+		"":                              {50_000, 0, ""},
+		"--departure-cap-fraction=0":    {0, 0, ""},
+		"--departure-cap-fraction=1":    {1_000_000, 0, ""},
 		"--departure-cap-fraction=1.1":  {err: "--departure-cap-fraction"},
 		"--departure-cap-fraction=-0.1": {err: "--departure-cap-fraction"},
 		"--departure-cap-fraction=NaN":  {err: "--departure-cap-fraction"},
 		"--departure-cap-fraction=":     {err: "--departure-cap-fraction"},
-		"--leader-elect":                {departure.Limits{Cap: 50_000}, 15 * time.Second, ""},
+		"--leader-elect":                {50_000, 15 * time.Second, ""},
 	} {
 		o := NewOptions()
 		err := o.Parse(o.FlagSet("manager"), strings.Fields(args))
@@ -163,8 +163,8 @@ func TestTheFlagsLimitDepartures(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !o.controllers.WipeGuard || o.controllers.DepartureLimits != want.limits || o.lease() != want.lease {
-			t.Errorf("%s: %+v, lease %s, %v", args, o.controllers.DepartureLimits, o.lease(), err)
+		if err != nil || !o.controllers.WipeGuard || o.controllers.DepartureCap != want.limits || o.lease() != want.lease {
+			t.Errorf("%s: %+v, lease %s, %v", args, o.controllers.DepartureCap, o.lease(), err)
 		}
 	}
 }

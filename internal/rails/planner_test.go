@@ -65,7 +65,7 @@ func (p *planner) wake(at time.Time) time.Time {
 	}
 	p.recent = departure.Within(p.recent, at, departure.MaxWait)
 	p.Departed = len(p.recent)
-	plan := departure.Decide(p.Fleet, departure.Limits{Cap: 50_000})
+	plan := departure.Decide(p.Fleet, 50_000)
 	for _, a := range plan.Admitted {
 		p.starts = append(p.starts, start{at, a})
 		p.Active--

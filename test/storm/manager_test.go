@@ -17,7 +17,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	plans "github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/go-logr/logr"
@@ -142,12 +141,12 @@ func (m *manager) setUp() error {
 	read := children.Reader{Cached: cached, Live: live}
 	clusters := clusters{m: m}
 	planner := &departure.Reconciler{
-		Clock: m, APIClock: m.apiClock, Actuate: write, Limits: plans.Limits{Cap: 50_000}, Lease: lease, WipeGuard: true,
+		Clock: m, APIClock: m.apiClock, Actuate: write, Cap: 50_000, Lease: lease, WipeGuard: true,
 		Reader: cached, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, Recorder: recorder{w},
 	}
 	switch w.cut {
 	case "cap":
-		planner.Limits = plans.Limits{}
+		planner.Cap = 0
 	case "wipe guard":
 		planner.WipeGuard = false
 	case "warm-up": // Without warm-up, a new manager takes the first state for a long-known one.
