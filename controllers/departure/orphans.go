@@ -28,9 +28,8 @@ type OrphanReconciler struct {
 	// WatchFilter is the value of Cluster API's watch label, empty for all objects.
 	WatchFilter string
 
-	mu sync.Mutex
-	// reported has the orphans of the latest log line, by Cluster.
-	reported map[client.ObjectKey][]string
+	// reported has the orphans of the latest log line, a []string by the key of their Cluster.
+	reported sync.Map
 }
 
 // Reconcile counts the orphans of one Cluster. If a read fails, the metric stays unchanged.
@@ -97,16 +96,12 @@ func (r *OrphanReconciler) observe(ctx context.Context, key client.ObjectKey) (o
 
 // report logs the orphans of a Cluster when they change.
 func (r *OrphanReconciler) report(ctx context.Context, key client.ObjectKey, orphans []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if slices.Equal(r.reported[key], orphans) {
+	v, _ := r.reported.Swap(key, orphans)
+	if len(orphans) == 0 {
+		r.reported.Delete(key)
+	}
+	if last, _ := v.([]string); slices.Equal(last, orphans) {
 		return
-	}
-	if r.reported == nil {
-		r.reported = map[client.ObjectKey][]string{}
-	}
-	if r.reported[key] = orphans; len(orphans) == 0 {
-		delete(r.reported, key)
 	}
 	ctrl.LoggerFrom(ctx).Info("Counted Machines without their ScheduledMachine", "count", len(orphans), "Machines", strings.Join(orphans, " "))
 }

@@ -17,13 +17,13 @@ import (
 // every reconcile. After a restart each is reported again. The zero value is ready for use. It is safe for
 // concurrent use.
 type Rejections struct {
-	mu sync.Mutex
-	of map[client.ObjectKey][]ingest.Rejection
+	of sync.Map // client.ObjectKey to []ingest.Rejection
 }
 
 // ReportNew logs, counts and returns the rejections that the previous call for of did not have.
 func (r *Rejections) ReportNew(ctx context.Context, of client.ObjectKey, rejected []ingest.Rejection) []ingest.Rejection {
-	last := r.swap(of, rejected)
+	v, _ := r.of.Swap(of, rejected)
+	last, _ := v.([]ingest.Rejection)
 	added := slices.DeleteFunc(slices.Clone(rejected), func(n ingest.Rejection) bool { return slices.Contains(last, n) })
 	for _, n := range added {
 		Rejected(n.Reason)
@@ -32,20 +32,5 @@ func (r *Rejections) ReportNew(ctx context.Context, of client.ObjectKey, rejecte
 	return added
 }
 
-func (r *Rejections) swap(of client.ObjectKey, rejected []ingest.Rejection) (last []ingest.Rejection) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last = r.of[of]
-	switch {
-	case len(rejected) == 0:
-		delete(r.of, of)
-	case r.of == nil:
-		r.of = map[client.ObjectKey][]ingest.Rejection{of: rejected}
-	default:
-		r.of[of] = rejected
-	}
-	return last
-}
-
 // Forget drops the state of a deleted ScheduledMachine.
-func (r *Rejections) Forget(of client.ObjectKey) { r.swap(of, nil) }
+func (r *Rejections) Forget(of client.ObjectKey) { r.of.Delete(of) }

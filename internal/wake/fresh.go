@@ -138,12 +138,7 @@ func (f *Freshness) Meet(req ctrl.Request, now time.Time, err error) (ctrl.Resul
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-func (f *Freshness) maxBackoff() time.Duration {
-	if f.MaxBackoff > 0 {
-		return f.MaxBackoff
-	}
-	return maxRetry
-}
+func (f *Freshness) maxBackoff() time.Duration { return cmp.Or(f.MaxBackoff, maxRetry) }
 
 // Wrote records the version that a reconcile read and the version that it wrote.
 func (f *Freshness) Wrote(req ctrl.Request, read, now string) {
