@@ -3,6 +3,7 @@
 package departure
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -118,10 +119,7 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	case response.Wait == 0:
 		return verdict{skip: actuate.Waits{Drain: response.SkipDrain, VolumeDetach: response.SkipVolumeDetach}}
 	default:
-		wait, message = min(response.Wait, longestRetry), response.Says
-		if message == "" {
-			message = "it asks to wait"
-		}
+		wait, message = min(response.Wait, longestRetry), cmp.Or(response.Says, "it asks to wait")
 	}
 	until := deadline(hook, p, began, now)
 	if !now.Before(until) {

@@ -56,7 +56,7 @@ type HookReconciler struct {
 	Recorder events.EventRecorder
 	// Extensions calls the extensions.
 	Extensions Extensions
-	// HookCaller runs the calls in the background. SetupWithManager creates one if it is nil.
+	// HookCaller runs the calls in the background. SetupWithManager creates it.
 	HookCaller *leaving.BackgroundCalls
 	// Steps are the built-in steps. They run in parallel with the extensions.
 	Steps leaving.Steps

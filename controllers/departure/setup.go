@@ -58,13 +58,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 	return r.registerMetrics()
 }
 
-// SetupWithManager adds the controller of the deletion hooks to mgr. It creates a HookCaller if none is set.
+// SetupWithManager adds the controller of the deletion hooks to mgr. It creates the HookCaller.
 func (r *HookReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", hookName)
 	opts.RateLimiter = wake.Backoff()
-	if r.HookCaller == nil {
-		r.HookCaller = leaving.New(r.Clock)
-	}
+	r.HookCaller = leaving.New(r.Clock)
 	b := ctrl.NewControllerManagedBy(mgr)
 	for _, s := range r.Woken {
 		b = b.WatchesRawSource(s)
