@@ -3,6 +3,7 @@
 package scheduledmachine
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -45,10 +46,7 @@ func hooksOf(m *clusterv1.Machine, prefix string) string {
 		if !strings.HasPrefix(key, prefix) || key == v1alpha1.PreDrainHookAnnotation || key == v1alpha1.PreTerminateHookAnnotation {
 			continue
 		}
-		if owner == "" {
-			owner = "unnamed"
-		}
-		hooks = append(hooks, strings.TrimPrefix(key, prefix+"/")+" (owner: "+owner+")")
+		hooks = append(hooks, strings.TrimPrefix(key, prefix+"/")+" (owner: "+cmp.Or(owner, "unnamed")+")")
 	}
 	if len(hooks) == 0 {
 		return ""

@@ -3,11 +3,13 @@
 package topology
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 
@@ -40,10 +42,7 @@ func (c change) result() *v1alpha1.ScheduledMachine {
 	after := c.live.DeepCopy()
 	after.Spec = *c.desired.Spec.DeepCopy()
 	after.Spec.Schedule.Enabled, after.Spec.KillSwitch = c.live.Spec.Schedule.Enabled, c.live.Spec.KillSwitch
-	if after.Labels == nil {
-		after.Labels = map[string]string{}
-	}
-	maps.Copy(after.Labels, c.desired.Labels)
+	after.Labels = labels.Merge(after.Labels, c.desired.Labels)
 	return after
 }
 
@@ -103,22 +102,11 @@ func desired(name string, m variable.Machine, cluster *clusterv1.Cluster) *v1alp
 
 // withDefaults sets the defaults of the API server, so that an unchanged object compares as equal.
 func withDefaults(spec v1alpha1.ScheduledMachineSpec) v1alpha1.ScheduledMachineSpec {
-	if spec.Schedule.Timezone == "" {
-		spec.Schedule.Timezone = "UTC"
-	}
-	if spec.Priority == nil {
-		spec.Priority = new(int32(v1alpha1.DefaultPriority))
-	}
-	if spec.ResumeAfterReclaim == "" {
-		spec.ResumeAfterReclaim = v1alpha1.ResumeOnEnable
-	}
-	if spec.ReclaimHold == "" {
-		spec.ReclaimHold = reclaim.HoldNone
-	}
-	for _, timeout := range []*string{&spec.GracefulShutdownTimeout, &spec.NodeDrainTimeout} {
-		if *timeout == "" {
-			*timeout = v1alpha1.DefaultTimeout
-		}
-	}
+	spec.Schedule.Timezone = cmp.Or(spec.Schedule.Timezone, "UTC")
+	spec.Priority = cmp.Or(spec.Priority, new(int32(v1alpha1.DefaultPriority)))
+	spec.ResumeAfterReclaim = cmp.Or(spec.ResumeAfterReclaim, v1alpha1.ResumeOnEnable)
+	spec.ReclaimHold = cmp.Or(spec.ReclaimHold, reclaim.HoldNone)
+	spec.GracefulShutdownTimeout = cmp.Or(spec.GracefulShutdownTimeout, v1alpha1.DefaultTimeout)
+	spec.NodeDrainTimeout = cmp.Or(spec.NodeDrainTimeout, v1alpha1.DefaultTimeout)
 	return spec
 }

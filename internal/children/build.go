@@ -21,10 +21,8 @@ import (
 // Machine builds the Machine. version is the Kubernetes version of the Cluster, empty if unknown. now is the
 // time of creation. Immutable fields are copied from live, which is nil before the Machine exists.
 func Machine(sm *v1alpha1.ScheduledMachine, version string, now time.Time, live *clusterv1.Machine) (*unstructured.Unstructured, error) {
-	annotations := maps.Clone(sm.Spec.MachineTemplate.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
+	annotations := map[string]string{}
+	maps.Copy(annotations, sm.Spec.MachineTemplate.Annotations)
 	drain, err := schedule.ParseDuration(cmp.Or(sm.Spec.NodeDrainTimeout, v1alpha1.DefaultTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("spec.nodeDrainTimeout: %w", err)

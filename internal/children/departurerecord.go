@@ -144,7 +144,7 @@ func LeavingSince(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.
 	if d, ok := DepartureOf(m, now); ok && (!m.DeletionTimestamp.IsZero() || d.Urgent() && urgent(sm)) {
 		return d.Since.Time
 	}
-	if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held || m.DeletionTimestamp == nil {
+	if m.DeletionTimestamp == nil || metav1.HasAnnotation(m.ObjectMeta, v1alpha1.PreDrainHookAnnotation) {
 		return time.Time{}
 	}
 	return m.DeletionTimestamp.Time
@@ -160,8 +160,7 @@ func Held(m *clusterv1.Machine, now time.Time) bool {
 // AtHook reports whether our pre-drain hook holds a Machine that is being deleted. A paused Machine does not
 // count.
 func AtHook(m *clusterv1.Machine) bool {
-	_, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]
-	return hook && !m.DeletionTimestamp.IsZero() && !annotations.HasPaused(m)
+	return metav1.HasAnnotation(m.ObjectMeta, v1alpha1.PreDrainHookAnnotation) && !m.DeletionTimestamp.IsZero() && !annotations.HasPaused(m)
 }
 
 // Interrupted reports whether a Machine that is not being deleted has the departure record of another Machine, or one

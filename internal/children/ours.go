@@ -95,10 +95,8 @@ func groupOf(apiVersion string) string { return schema.FromAPIVersionAndKind(api
 // the garbage collector removes it.
 func Claim(child client.Object, sm *v1alpha1.ScheduledMachine) (changed bool) {
 	if !labelled(child, sm) {
-		l := maps.Clone(child.GetLabels())
-		if l == nil {
-			l = map[string]string{}
-		}
+		l := map[string]string{}
+		maps.Copy(l, child.GetLabels())
 		l[v1alpha1.ScheduledMachineLabel] = sm.Name
 		child.SetLabels(l)
 		changed = true

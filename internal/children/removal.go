@@ -81,23 +81,15 @@ func (s *Set) Expedited() bool {
 	if s.Machine == nil {
 		return true
 	}
-	for _, key := range skipWaits {
-		if _, ok := s.Machine.Annotations[key]; !ok {
-			return false
-		}
-	}
-	for _, key := range ourHooks {
-		if _, ok := s.Machine.Annotations[key]; ok {
-			return false
-		}
-	}
-	return !s.Machine.DeletionTimestamp.IsZero()
+	has := func(key string) bool { return metav1.HasAnnotation(s.Machine.ObjectMeta, key) }
+	lacks := func(key string) bool { return !has(key) }
+	return !s.Machine.DeletionTimestamp.IsZero() && !slices.ContainsFunc(skipWaits, lacks) && !slices.ContainsFunc(ourHooks, has)
 }
 
 // Expedite changes m so that its deletion has no waits. It returns the annotations that it added.
 func Expedite(m *clusterv1.Machine) (added []string) {
 	for _, key := range skipWaits {
-		if _, ok := m.Annotations[key]; !ok {
+		if !metav1.HasAnnotation(m.ObjectMeta, key) {
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, "")
 			added = append(added, key)
 		}

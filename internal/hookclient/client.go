@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/utils/ptr"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -132,11 +133,8 @@ func addressOf(c runtimev1.ClientConfig) (string, error) {
 	}
 	base := &url.URL{Scheme: "https", Path: c.Service.Path}
 	if c.Service.IsDefined() {
-		port := int32(httpsPort)
-		if c.Service.Port != nil {
-			port = *c.Service.Port
-		}
-		base.Host = net.JoinHostPort(c.Service.Name+"."+c.Service.Namespace+".svc", strconv.Itoa(int(port)))
+		port := strconv.Itoa(int(ptr.Deref(c.Service.Port, httpsPort)))
+		base.Host = net.JoinHostPort(c.Service.Name+"."+c.Service.Namespace+".svc", port)
 	} else {
 		var err error
 		if base, err = url.Parse(c.URL); err != nil {

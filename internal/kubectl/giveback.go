@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
@@ -76,10 +77,7 @@ func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.C
 		if m.BeingReclaimed() || givenBack(m) {
 			return nil
 		}
-		node := ""
-		if m.Status.NodeRef != nil {
-			node = m.Status.NodeRef.Name
-		}
+		node := ptr.Deref(m.Status.NodeRef, v1alpha1.NodeReference{}).Name
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, g.request(node, o.Now()).String())
 		return nil
 	})

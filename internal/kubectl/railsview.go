@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -197,7 +198,7 @@ func orphaned(m *metav1.PartialObjectMetadata, sm *v1alpha1.ScheduledMachine) bo
 // admission, a Machine with 5-Spot's pre-drain hook is held.
 func orphanRow(m *metav1.PartialObjectMetadata, d railsRow) railsRow {
 	d.Name = m.Name
-	if _, hook := m.Annotations[v1alpha1.PreDrainHookAnnotation]; hook && d.Reason == "" {
+	if metav1.HasAnnotation(m.ObjectMeta, v1alpha1.PreDrainHookAnnotation) && d.Reason == "" {
 		d.State, d.Message = railHeld, "its Machine is being deleted without its ScheduledMachine, and waits for its turn"
 		if r, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation]); r.Waiting != nil {
 			d.Message = r.Waiting.Message
@@ -273,9 +274,4 @@ func (c *clusterRails) reportUnserved(now time.Time) {
 	c.Warnings = []string{unservedNote(subject, longest.ScheduledMachine, longest.since, now)}
 }
 
-func (r *railsRow) since() time.Time {
-	if r.Since == nil {
-		return time.Time{}
-	}
-	return r.Since.Time
-}
+func (r *railsRow) since() time.Time { return ptr.Deref(r.Since, metav1.Time{}).Time }

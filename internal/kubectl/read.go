@@ -5,6 +5,7 @@ package kubectl
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -197,10 +198,7 @@ func readMachine(raw []byte) (plan.Machine, error) {
 	wrongType := json.Unmarshal(raw, &m) // for its clearer errors; it ignores the case of keys
 	m = manifest{Metadata: m.Metadata}
 	unknown, err := strictjson.UnmarshalStrict(raw, &m)
-	name := m.Metadata.Name
-	if name == "" {
-		name = m.Metadata.GenerateName + "(no name)"
-	}
+	name := cmp.Or(m.Metadata.Name, m.Metadata.GenerateName+"(no name)")
 	if err != nil {
 		return plan.Machine{}, machineError{name, typeError(wrongType, err)}
 	}

@@ -3,6 +3,7 @@
 package kubectl
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,9 +152,4 @@ func short(message string, most int) string {
 	return strings.TrimRight(string(runes[:min(len(runes), most-len(more))]), " ") + more
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func orDash(s string) string { return cmp.Or(s, "-") }

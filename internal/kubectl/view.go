@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
@@ -70,16 +71,9 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 		idle:           idle(m),
 		kept:           gateOf(m) != nil,
 		awaitsResume:   m.AwaitsResume(),
-		Conditions:     slices.Clone(m.Status.Conditions),
-	}
-	if v.Conditions == nil {
-		v.Conditions = []metav1.Condition{}
-	}
-	if m.Status.MachineRef != nil {
-		v.Machine = m.Status.MachineRef.Name
-	}
-	if m.Status.NodeRef != nil {
-		v.Node = m.Status.NodeRef.Name
+		Machine:        ptr.Deref(m.Status.MachineRef, v1alpha1.ChildReference{}).Name,
+		Node:           ptr.Deref(m.Status.NodeRef, v1alpha1.NodeReference{}).Name,
+		Conditions:     append([]metav1.Condition{}, m.Status.Conditions...), // JSON has a list, also if it is empty.
 	}
 	s := machineschedule.Resolve(m, now)
 	v.zone, v.Schedule = s.Schedule.Zone(), s.Schedule.String()

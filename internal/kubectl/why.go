@@ -267,26 +267,13 @@ func (e *explanation) held(m *v1alpha1.ScheduledMachine, what string) bool {
 	c := gateOf(m)
 	e.Cause = c.Message
 	if c.Reason == v1alpha1.WipeQuarantineReason {
-		e.Actions = append(e.Actions, "if the machines are not meant to leave, hold all departures now: "+e.holdDepartures(m))
+		e.Actions = append(e.Actions, fmt.Sprintf("if the machines are not meant to leave, hold all departures now: kubectl 5spot -n %s hold-departures %s", e.Namespace, m.Spec.ClusterName))
 	}
 	if !m.DeletionTimestamp.IsZero() {
 		e.Actions = append(e.Actions, "if the deletion was a mistake: "+e.command("undo-delete"))
 	}
-	return e.set(stateHeld, what, "wait; to see the others: "+e.rails(m), e.withoutWaiting())
-}
-
-func (e *explanation) withoutWaiting() string {
-	return "to have the machine now, without waiting: " + e.command("give-back")
-}
-
-// holdDepartures returns the command line that holds all departures of the machine's Cluster, except owners' requests.
-func (e *explanation) holdDepartures(m *v1alpha1.ScheduledMachine) string {
-	return fmt.Sprintf("kubectl 5spot -n %s hold-departures %s", e.Namespace, m.Spec.ClusterName)
-}
-
-// rails returns the command line that shows which machines of the Cluster are held.
-func (e *explanation) rails(m *v1alpha1.ScheduledMachine) string {
-	return fmt.Sprintf("kubectl 5spot -n %s rails --cluster %s", e.Namespace, m.Spec.ClusterName)
+	return e.set(stateHeld, what, fmt.Sprintf("wait; to see the others: kubectl 5spot -n %s rails --cluster %s", e.Namespace, m.Spec.ClusterName),
+		"to have the machine now, without waiting: "+e.command("give-back"))
 }
 
 // byClock explains the effect of the schedule.
