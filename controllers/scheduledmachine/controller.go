@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,8 +78,9 @@ type Reconciler struct {
 	// hosts has the hosts that are reserved in memory.
 	hosts     hosts.Reservations
 	differing wake.ReportDelay
-	listened  sampleLimit
-	surges    telemetry.EventLimit
+	// sampled is when the API server's time was last requested, in Unix nanoseconds.
+	sampled atomic.Int64
+	surges  telemetry.EventLimit
 	// rejections deduplicates the Events about rejected host data.
 	rejections telemetry.Rejections
 	// measured maps a ScheduledMachine to the edge whose lag was measured last, in Unix seconds.
