@@ -44,7 +44,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	plans "github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/manifests"
@@ -94,7 +94,7 @@ type Options struct {
 	// ScheduledMachineConcurrency is how many ScheduledMachines are reconciled at once.
 	ScheduledMachineConcurrency int
 	// DepartureCap bounds how many machines of a Cluster may start to leave; zero sets no limit.
-	DepartureCap plans.Fraction
+	DepartureCap departurecap.Fraction
 	// WipeGuard holds unscheduled departures while nearly all machines of a Cluster or of all Clusters would leave at once,
 	// until three checks confirm it.
 	WipeGuard bool

@@ -13,7 +13,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // TestALockedMachineDelaysNoOthers refuses every change of a Machine after its admission: the admission cannot be ended.
@@ -25,11 +25,11 @@ func TestALockedMachineDelaysNoOthers(t *testing.T) {
 	w.plan()
 	w.undeletable, w.locked = nil, map[string]bool{machineOf(3): true}
 	w.leaves(v1alpha1.UnscheduledLane, 5)
-	w.after(departure.Window)
+	w.after(departurecap.Window)
 	if w.plan(); len(w.begin()) != 0 {
 		t.Error("a delete call that was sent before may still arrive")
 	}
-	w.after(departure.Window)
+	w.after(departurecap.Window)
 	if w.plan(); !slices.Equal(w.begin(), []int{5}) {
 		t.Error("an admission that cannot be ended takes every start of its Cluster")
 	}
@@ -102,10 +102,10 @@ func TestSlowAnswersDelayNoAdmission(t *testing.T) {
 	for i := range 40 {
 		w.leaves(v1alpha1.ScheduledLane, i)
 	}
-	w.slow = departure.Window
+	w.slow = departurecap.Window
 	before := w.clock.Now()
 	next := w.plan()
-	if took := w.clock.Now().Sub(before); took > 3*departure.Window || next == 0 {
+	if took := w.clock.Now().Sub(before); took > 3*departurecap.Window || next == 0 {
 		t.Errorf("a run takes %s, and the next one starts %s later", took, next)
 	}
 }

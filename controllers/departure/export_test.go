@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
@@ -51,7 +51,7 @@ func Capped(cluster client.ObjectKey, lane string) float64 {
 
 // StartedElsewhere returns the recent starts that the planner of a Cluster without machines counts.
 func (r *Reconciler) StartedElsewhere(now time.Time) []time.Time {
-	var all departure.Counts
+	var all departurecap.Counts
 	for _, c := range r.fleet {
 		all = all.Plus(c.counts, r.Cap, now)
 	}

@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // TestAPersonHoldsDepartures holds both lanes of a Cluster, and releases them.
@@ -24,7 +24,7 @@ func TestAPersonHoldsDepartures(t *testing.T) {
 		if next := w.plan(); len(w.begin()) != 0 || next != 0 {
 			t.Errorf("departures start although they are held; the planner asks again in %s", next)
 		}
-		w.after(departure.MaxWait)
+		w.after(departurecap.MaxWait)
 	}
 	const want = "The departures of Cluster lab are held: a bad template see INC-12. To end this: kubectl 5spot -n farm release-departures lab"
 	for i := range 2 {

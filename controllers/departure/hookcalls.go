@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -127,7 +127,7 @@ func (o *outcome) add(v verdict, reason string) {
 		o.missed[reason] = true
 	}
 	o.holds, o.early = o.holds || v.holds, o.early || v.early
-	o.again = departure.Earliest(o.again, v.again)
+	o.again = departurecap.Earliest(o.again, v.again)
 	if v.note != "" {
 		o.notes = append(o.notes, v.note)
 	}

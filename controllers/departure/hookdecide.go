@@ -9,7 +9,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -129,10 +129,10 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	due := p.Answered.Add(wait)
 	v.call = !p.Open && !now.Before(due)
 	if !p.Open && due.After(now) {
-		v.again = departure.Earliest(until, due)
+		v.again = departurecap.Earliest(until, due)
 	}
 	if report := p.FirstCall(now).Add(reportDelay); p.Answered.IsZero() && now.Before(report) {
-		v.early, v.again = true, departure.Earliest(until, report)
+		v.early, v.again = true, departurecap.Earliest(until, report)
 	}
 	return v
 }

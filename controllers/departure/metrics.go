@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 var (
@@ -53,7 +53,7 @@ func (r *Reconciler) registerMetrics() error {
 
 // startClusterSeries sets the counters of a Cluster to zero.
 func startClusterSeries(cluster client.ObjectKey) {
-	for _, lane := range []departure.Lane{departure.Scheduled, departure.Unscheduled} {
+	for _, lane := range []departurecap.Lane{departurecap.Scheduled, departurecap.Unscheduled} {
 		capped.WithLabelValues(cluster.Namespace, cluster.Name, string(lane))
 		departures.WithLabelValues(cluster.Namespace, cluster.Name, string(lane))
 	}

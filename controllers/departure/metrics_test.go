@@ -14,7 +14,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // wantOldest checks the metric of the oldest deferred candidate, empty for absent.
@@ -56,7 +56,7 @@ func TestWhoWaitsIsCountedOnce(t *testing.T) {
 	if got := planner.Capped(lab, "unscheduled"); got != 3 {
 		t.Errorf("one that is to leave again is counted: %v, want 3", got)
 	}
-	w.after(departure.Window)
+	w.after(departurecap.Window)
 	w.plan()
 	w.begin()
 	w.plan()

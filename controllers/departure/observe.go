@@ -17,7 +17,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -42,8 +42,8 @@ type observation struct {
 	scheduled          map[string]*v1alpha1.ScheduledMachine
 	machines, unserved []*machine
 
-	fleet departure.Fleet
-	// candidates are the machines that wait for an admission, by departure.Candidate.Name.
+	fleet departurecap.Fleet
+	// candidates are the machines that wait for an admission, by departurecap.Candidate.Name.
 	candidates map[string]*machine
 	// admitted are the machines that this planner has admitted and whose deletion is not acknowledged. expired are the
 	// machines whose admission has expired.
@@ -154,17 +154,17 @@ func (c *cluster) count(o *observation, now time.Time) {
 			continue
 		}
 		if first {
-			c.start(e, departure.Earliest(left.Add(time.Second), now)) // The record has a precision of one second.
+			c.start(e, departurecap.Earliest(left.Add(time.Second), now)) // The record has a precision of one second.
 		} else {
 			c.start(e, now)
 		}
 	}
 	c.forget(o, seen, now)
-	c.starts = departure.Within(c.starts, now, departure.MaxWait)
+	c.starts = departurecap.Within(c.starts, now, departurecap.MaxWait)
 	o.fleet.Started = append(o.fleet.Started, c.starts...)
 	o.fleet.Departed += len(c.starts)
 	if n := len(c.starts); len(o.machines) == 0 && n > 0 {
-		o.next = c.starts[n-1].Add(departure.MaxWait) // The planner forgets the Cluster.
+		o.next = c.starts[n-1].Add(departurecap.MaxWait) // The planner forgets the Cluster.
 	}
 }
 
@@ -209,18 +209,18 @@ func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 			break
 		}
 		f.Departed++
-		f.Started = append(f.Started, departure.Earliest(f.Now, expires))
+		f.Started = append(f.Started, departurecap.Earliest(f.Now, expires))
 		m.record = d
 		switch {
 		case expired:
 			o.expired = append(o.expired, m)
 		case own && admitted && !e.deleted && !o.paused(m) && !f.Now.Before(e.tried.Add(retry)):
 			o.admitted = append(o.admitted, m)
-			o.next = departure.Earliest(o.next, f.Now.Add(retry))
+			o.next = departurecap.Earliest(o.next, f.Now.Add(retry))
 		case own && admitted && !e.deleted && !o.paused(m):
-			o.next = departure.Earliest(o.next, e.tried.Add(retry))
+			o.next = departurecap.Earliest(o.next, e.tried.Add(retry))
 		default:
-			o.next = departure.Earliest(o.next, expires)
+			o.next = departurecap.Earliest(o.next, expires)
 		}
 		return
 	}
@@ -251,11 +251,11 @@ func latest(a, b time.Time) time.Time {
 //
 // A machine whose announced window has ended takes its place in the order before its ScheduledMachine has requested the
 // departure, for one Window: otherwise the fastest request would leave before the least important machine.
-func (o *observation) candidate(m *machine, e *member) (departure.Candidate, bool) {
+func (o *observation) candidate(m *machine, e *member) (departurecap.Candidate, bool) {
 	now := o.fleet.Now
 	orphan := m.scheduled == nil && m.DeletionTimestamp.IsZero() // Nothing requests its departure any more.
 	if m.exempt || orphan || o.paused(m) {
-		return departure.Candidate{}, false
+		return departurecap.Candidate{}, false
 	}
 	state, record := children.StateOf(m.Machine, now)
 	requested := state == children.Requested
@@ -265,22 +265,22 @@ func (o *observation) candidate(m *machine, e *member) (departure.Candidate, boo
 	if !requested {
 		end, announced := o.unrequested(m)
 		if !announced {
-			return departure.Candidate{}, false
+			return departurecap.Candidate{}, false
 		}
 		m.record = v1alpha1.Departure{Lane: v1alpha1.ScheduledLane, RequestedAt: metav1.NewTime(end), End: metav1.NewTime(end)}
-		o.next = departure.Earliest(o.next, end.Add(departure.Window))
+		o.next = departurecap.Earliest(o.next, end.Add(departurecap.Window))
 	}
 	due, change := m.due(now)
 	if !due {
-		o.next = departure.Earliest(o.next, change)
-		return departure.Candidate{}, false // Its ScheduledMachine removes the request.
+		o.next = departurecap.Earliest(o.next, change)
+		return departurecap.Candidate{}, false // Its ScheduledMachine removes the request.
 	}
-	c := departure.Candidate{
-		Name: client.ObjectKeyFromObject(m).String(), Lane: departure.Unscheduled, NeverRan: e.neverRan,
-		Since: departure.Earliest(m.record.RequestedAt.Time, now), Refused: latest(m.record.ExpiredAt.Time, e.refused),
+	c := departurecap.Candidate{
+		Name: client.ObjectKeyFromObject(m).String(), Lane: departurecap.Unscheduled, NeverRan: e.neverRan,
+		Since: departurecap.Earliest(m.record.RequestedAt.Time, now), Refused: latest(m.record.ExpiredAt.Time, e.refused),
 	}
 	if m.record.Lane == v1alpha1.ScheduledLane {
-		c.Lane, c.End = departure.Scheduled, m.record.End.Time
+		c.Lane, c.End = departurecap.Scheduled, m.record.End.Time
 	}
 	m.record.Lane = v1alpha1.DepartureLane(c.Lane) // A record by hand may have any.
 	if m.scheduled != nil {
@@ -304,7 +304,7 @@ func (o *observation) unrequested(m *machine) (end time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	end, ok = children.AnnouncedEnd(m.scheduled, o.fleet.Now)
-	return end, ok && o.fleet.Now.Before(end.Add(departure.Window))
+	return end, ok && o.fleet.Now.Before(end.Add(departurecap.Window))
 }
 
 // heldRecord returns the request for a Machine that another client deleted and 5-Spot's hook holds. A record of another
@@ -314,7 +314,7 @@ func heldRecord(m *machine, now time.Time) v1alpha1.Departure {
 		return v1alpha1.Departure{}
 	}
 	d := v1alpha1.Departure{Reason: v1alpha1.DeletedByOthers, Lane: v1alpha1.UnscheduledLane, ActionID: string(uuid.NewUUID())}
-	d.RequestedAt = v1alpha1.DepartureTime(departure.Earliest(now, m.DeletionTimestamp.Time))
+	d.RequestedAt = v1alpha1.DepartureTime(departurecap.Earliest(now, m.DeletionTimestamp.Time))
 	if m.scheduled != nil && !m.scheduled.DeletionTimestamp.IsZero() {
 		d.Reason = v1alpha1.ScheduledMachineDeleted
 	}

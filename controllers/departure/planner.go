@@ -20,14 +20,14 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 // Reconciler is the departure planner. For each Cluster it decides which departures that are due may start now.
 //
-// It reads the Machines of the Cluster and their departure records, and calls departure.Decide. For each admitted
+// It reads the Machines of the Cluster and their departure records, and calls departurecap.Decide. For each admitted
 // departure it writes the admission to the record and deletes the Machine. To the other records it writes why the machine
 // waits. Outside the exempt lane, no departure starts without an admission. It lists ScheduledMachines live only if a
 // wipe is suspected.
@@ -41,7 +41,7 @@ type Reconciler struct {
 	// Steps are the departure steps that run before a machine leaves. HookReconciler runs them.
 	Steps leaving.Steps
 	// Cap bounds how many machines may start to leave. Zero sets no limit.
-	Cap departure.Fraction
+	Cap departurecap.Fraction
 	// Lease is the lease duration of leader election: for so long another manager may still act as leader. Zero
 	// means that there is no other manager.
 	Lease time.Duration
@@ -68,7 +68,7 @@ type Reconciler struct {
 type cluster struct {
 	// members are the machines of the last run, nil before the first.
 	members map[types.UID]*member
-	// starts are the starts of departures within departure.MaxWait. departed counts all starts of machines that had a
+	// starts are the starts of departures within departurecap.MaxWait. departed counts all starts of machines that had a
 	// Node.
 	starts   []time.Time
 	departed int
@@ -76,7 +76,7 @@ type cluster struct {
 	lastWarning map[string]time.Time
 
 	// counts are the counts of the latest plan, with its admissions.
-	counts departure.Counts
+	counts departurecap.Counts
 	// share is the latest share of the Cluster in the machines of the fleet.
 	share rails.Share
 
@@ -101,12 +101,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.recount(c, o.fleet, plan, r.Clock.Now())
 	}
 	r.report(ctx, key, c, plan, deferred, now)
-	next := departure.Earliest(departure.Earliest(o.next, plan.Next), opens)
+	next := departurecap.Earliest(departurecap.Earliest(o.next, plan.Next), opens)
 	if err != nil {
-		next = departure.Earliest(next, now.Add(retry))
+		next = departurecap.Earliest(next, now.Add(retry))
 	}
 	if r.Clock.Since(now) > longestRun {
-		next = departure.Earliest(next, now) // The plan is old.
+		next = departurecap.Earliest(next, now) // The plan is old.
 	}
 	if next.IsZero() {
 		return ctrl.Result{}, nil
@@ -116,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // plan decides which departures of a Cluster start now, while other workers plan the other Clusters. Until recount, its
 // starts count for them as starts at every instant.
-func (r *Reconciler) plan(c *cluster, f departure.Fleet) departure.Plan {
+func (r *Reconciler) plan(c *cluster, f departurecap.Fleet) departurecap.Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.fleet {
@@ -124,15 +124,15 @@ func (r *Reconciler) plan(c *cluster, f departure.Fleet) departure.Plan {
 			f.Others = f.Others.Plus(other.counts, r.Cap, f.Now)
 		}
 	}
-	p := departure.Decide(f, r.Cap)
-	if c.counts = f.After(p, f.Now.Add(departure.MaxWait)); r.Actuate.Suppresses() {
-		c.counts = f.After(departure.Plan{}, f.Now) // Nothing starts.
+	p := departurecap.Decide(f, r.Cap)
+	if c.counts = f.After(p, f.Now.Add(departurecap.MaxWait)); r.Actuate.Suppresses() {
+		c.counts = f.After(departurecap.Plan{}, f.Now) // Nothing starts.
 	}
 	return p
 }
 
 // recount dates the starts of a plan after it was carried out. A start that failed counts until the next plan.
-func (r *Reconciler) recount(c *cluster, f departure.Fleet, p departure.Plan, at time.Time) {
+func (r *Reconciler) recount(c *cluster, f departurecap.Fleet, p departurecap.Plan, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.counts = f.After(p, at)

@@ -16,7 +16,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
@@ -31,7 +31,7 @@ func TestANewLeaderWarmsUp(t *testing.T) {
 		at     time.Duration
 		next   time.Duration
 		began  []int
-		waits  departure.Reason
+		waits  departurecap.Reason
 	}{
 		{"What the leader before let start is in no list.", 0, 10 * s, nil, v1alpha1.WarmUpReason},
 		{"For a whole window.", 10*s - 1, 1, nil, v1alpha1.WarmUpReason},
@@ -41,7 +41,7 @@ func TestANewLeaderWarmsUp(t *testing.T) {
 		w.clock.SetTime(noon.Add(step.at))
 		next := max(w.plan(), 1)
 		began := w.begin()
-		if diff := cmp.Diff(step.began, began); diff != "" || departure.Reason(w.waits(1).Reason) != step.waits {
+		if diff := cmp.Diff(step.began, began); diff != "" || departurecap.Reason(w.waits(1).Reason) != step.waits {
 			t.Errorf("after %s the other one waits for %q: %s\n%s", step.at, w.waits(1).Reason, step.reason, diff)
 		}
 		if step.waits != "" && next != max(step.next, time.Millisecond) {
@@ -57,7 +57,7 @@ func TestWithoutLimitsNobodyWaits(t *testing.T) {
 	for i := range 40 {
 		w.leaves(v1alpha1.UnscheduledLane, i)
 	}
-	if next := w.plan(); len(w.begin()) != 40 || next > departure.Window {
+	if next := w.plan(); len(w.begin()) != 40 || next > departurecap.Window {
 		t.Errorf("not all leave at once, or the planner asks again in %s", next)
 	}
 }
@@ -99,7 +99,7 @@ func TestARestartKeepsTheCap(t *testing.T) {
 		t.Errorf("%d start in two minutes", len(starts))
 	}
 	for i := most; i < len(starts); i++ {
-		if d := starts[i].Sub(starts[i-most]); d < departure.Window {
+		if d := starts[i].Sub(starts[i-most]); d < departurecap.Window {
 			t.Errorf("%d start within %s", most+1, d)
 		}
 	}
@@ -131,7 +131,7 @@ func TestAnAdmissionExpires(t *testing.T) {
 		t.Error("its hooks delay Cluster API by a second")
 	}
 	w.leaves(v1alpha1.UnscheduledLane, 5)
-	w.after(departure.Window)
+	w.after(departurecap.Window)
 	w.plan()
 	m := w.machine(3)
 	if state, d := children.StateOf(m, w.clock.Now()); state != children.Requested || d.ExpiredAt.IsZero() || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
@@ -141,7 +141,7 @@ func TestAnAdmissionExpires(t *testing.T) {
 	if w.plan(); len(w.begin()) != 0 {
 		t.Error("a delete call that was sent before may still arrive")
 	}
-	w.after(departure.Window)
+	w.after(departurecap.Window)
 	if w.plan(); !slices.Equal(w.begin(), []int{5}) {
 		t.Error("the machine whose admission expired does not come last")
 	}
@@ -171,7 +171,7 @@ func TestAMachineIsDeletedOnce(t *testing.T) {
 		t.Fatal("it does not leave")
 	}
 	w.undeletable = errors.New("it is deleted already")
-	w.after(departure.Window - time.Second)
+	w.after(departurecap.Window - time.Second)
 	if w.plan(); len(w.begin()) != 0 {
 		t.Error("another one leaves")
 	}
@@ -206,7 +206,7 @@ func TestARefusedAdmissionCounts(t *testing.T) {
 	if w.plan(); len(w.begin()) != 0 {
 		t.Error("the admission may have been written")
 	}
-	w.after(departure.Window)
+	w.after(departurecap.Window)
 	if w.plan(); !slices.Equal(w.begin(), []int{4}) {
 		t.Error("the machine whose admission was refused does not come last")
 	}
@@ -242,7 +242,7 @@ func TestNothingIsWrittenWhilePaused(t *testing.T) {
 	w.must(w.Update(w.Context(), c))
 	before := w.list()
 	for range 3 {
-		w.after(departure.Window)
+		w.after(departurecap.Window)
 		w.plan()
 	}
 	for i, m := range w.list() {
@@ -264,10 +264,10 @@ func TestAnAnnouncedEndKeepsItsPlace(t *testing.T) {
 	w.leaves(v1alpha1.ScheduledLane, 1)
 	const late = 3 * time.Second
 	w.after(late)
-	if next := w.plan(); len(w.begin()) != 0 || next != departure.Window-late {
+	if next := w.plan(); len(w.begin()) != 0 || next != departurecap.Window-late {
 		t.Errorf("it is admitted before a less important machine, or the planner looks again in %s", next)
 	}
-	w.after(departure.Window - late)
+	w.after(departurecap.Window - late)
 	if w.plan(); len(w.begin()) != 1 {
 		t.Error("it waits for a machine that does not request its departure")
 	}
@@ -320,7 +320,7 @@ func TestAnAdmissionThatComesTooLateDeletesNothing(t *testing.T) {
 	w := newWorld(t, 10)
 	w.warm()
 	w.leaves(v1alpha1.UnscheduledLane, 3)
-	w.slow = departure.Window
+	w.slow = departurecap.Window
 	if next := w.plan(); w.deletions != 0 || next != time.Millisecond {
 		t.Errorf("%d delete calls, the planner looks again in %s", w.deletions, next)
 	}
@@ -393,7 +393,7 @@ func TestStartsOfAClusterWithoutMachinesCount(t *testing.T) {
 	m := w.machine(0)
 	m.Finalizers = nil
 	w.must(w.Update(w.Context(), m))
-	if next := w.plan(); next != departure.MaxWait {
+	if next := w.plan(); next != departurecap.MaxWait {
 		t.Errorf("the planner forgets the Cluster in %s", next)
 	}
 	if counted := w.r.StartedElsewhere(w.clock.Now()); len(counted) != 1 {
@@ -401,7 +401,7 @@ func TestStartsOfAClusterWithoutMachinesCount(t *testing.T) {
 	}
 }
 
-// TestDeparturesAreDatedAfterARestart has 20 machines that have drained for longer than departure.MaxWait. They no longer
+// TestDeparturesAreDatedAfterARestart has 20 machines that have drained for longer than departurecap.MaxWait. They no longer
 // raise the limit of a shared window end.
 func TestDeparturesAreDatedAfterARestart(t *testing.T) {
 	w := newWorld(t, 40)
@@ -412,7 +412,7 @@ func TestDeparturesAreDatedAfterARestart(t *testing.T) {
 		w.must(w.Delete(w.Context(), w.machine(i)))
 		w.begun[i] = true
 	}
-	w.after(departure.MaxWait)
+	w.after(departurecap.MaxWait)
 	w.r = w.newPlanner()
 	w.warm()
 	w.leaves(v1alpha1.ScheduledLane, 30, 31, 32)
@@ -429,7 +429,7 @@ func TestStartsOfASlowPlanCountForOthers(t *testing.T) {
 	w.leaves(v1alpha1.UnscheduledLane, 3)
 	w.slow = 8 * time.Second
 	w.patching = func() {
-		if counted := w.r.StartedElsewhere(w.clock.Now().Add(departure.Window)); len(counted) != 1 {
+		if counted := w.r.StartedElsewhere(w.clock.Now().Add(departurecap.Window)); len(counted) != 1 {
 			t.Errorf("while it is written, another Cluster counts %v", counted)
 		}
 	}
@@ -437,7 +437,7 @@ func TestStartsOfASlowPlanCountForOthers(t *testing.T) {
 	if counted := w.r.StartedElsewhere(w.clock.Now()); len(counted) != 1 || !counted[0].Equal(w.clock.Now()) {
 		t.Errorf("another Cluster counts %v, now is %v", counted, w.clock.Now())
 	}
-	w.after(departure.Window)
+	w.after(departurecap.Window)
 	if counted := w.r.StartedElsewhere(w.clock.Now()); len(counted) != 0 {
 		t.Errorf("another Cluster counts %v a window later", counted)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
@@ -28,7 +28,7 @@ import (
 // and writes why the other candidates wait. It writes only what changes. deferred reports that the cap defers a
 // candidate that it did not defer before. A Machine that has changed since it was read is a conflict, which
 // Reconcile tries again: the change may be one that starts no run. After longestRun it stops, and Reconcile plans again.
-func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departure.Plan) (deferred bool, err error) {
+func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departurecap.Plan) (deferred bool, err error) {
 	var errs []error
 	for _, m := range o.admitted {
 		if r.old(o) {
@@ -55,7 +55,7 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 
 // answerAll writes why machines wait. After an error other than a conflict, it tries a machine again after one Window: no
 // departure depends on an answer.
-func (r *Reconciler) answerAll(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departure.Plan) (deferred bool, err error) {
+func (r *Reconciler) answerAll(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departurecap.Plan) (deferred bool, err error) {
 	var errs []error
 	for _, w := range slices.Concat(p.Held, p.Deferred) {
 		if r.old(o) {
@@ -69,24 +69,24 @@ func (r *Reconciler) answerAll(ctx context.Context, key client.ObjectKey, c *clu
 			continue
 		}
 		c.members[m.UID].unanswered = o.fleet.Now
-		o.next = departure.Earliest(o.next, o.fleet.Now.Add(departure.Window))
+		o.next = departurecap.Earliest(o.next, o.fleet.Now.Add(departurecap.Window))
 	}
 	return deferred, errors.Join(errs...)
 }
 
 // longestRun bounds the time from a plan to its last write. Slow writes about machines that wait must not delay the next
 // admission.
-const longestRun = departure.Window / 2
+const longestRun = departurecap.Window / 2
 
 // old reports that a plan is too old to be carried out.
 func (r *Reconciler) old(o *observation) bool { return r.Clock.Since(o.fleet.Now) > longestRun }
 
 // answer writes why a machine waits, unless that is on record, or another leader has changed it since, or the write failed
 // within the last Window. deferred reports that the cap defers the machine, and did not before.
-func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, w departure.Waiting) (deferred bool, err error) {
+func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, w departurecap.Waiting) (deferred bool, err error) {
 	e, d := c.members[m.UID], m.record
 	was, now := d.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: w.Message}
-	if was != nil && (*was == now || e.waiting == now) || r.Clock.Since(e.unanswered).Abs() < departure.Window {
+	if was != nil && (*was == now || e.waiting == now) || r.Clock.Since(e.unanswered).Abs() < departurecap.Window {
 		return false, nil
 	}
 	d.Waiting = &now
@@ -95,7 +95,7 @@ func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluste
 		return false, err
 	}
 	e.waiting = now
-	if w.Reason != departure.BlastRadiusCap || was != nil && was.Reason == now.Reason {
+	if w.Reason != departurecap.BlastRadiusCap || was != nil && was.Reason == now.Reason {
 		return false, nil
 	}
 	capped.WithLabelValues(key.Namespace, key.Name, string(w.Lane)).Inc()
@@ -106,7 +106,7 @@ func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluste
 // departure step applies, it removes 5-Spot's hooks in the same write. With hooks on it, Cluster API would reconcile the
 // Machine twice, a second apart. An error other than a conflict does not show whether the admission was written, so it
 // counts as one.
-func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, a departure.Candidate, now time.Time) error {
+func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, a departurecap.Candidate, now time.Time) error {
 	if due, _ := m.due(r.Clock.Now()); !due {
 		return nil
 	}

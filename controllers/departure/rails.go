@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 // A rail returns why it holds departures of a Cluster, nil if it does not, and when to check that again, zero if only an
 // event changes it. It sees the holds of the rails before it in o.fleet.
-type rail func(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time)
+type rail func(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (*departurecap.Hold, time.Time)
 
-// rails are the rails that are enabled, in order of precedence. The cap comes last: departure.Decide has it.
+// rails are the rails that are enabled, in order of precedence. The cap comes last: departurecap.Decide has it.
 func (r *Reconciler) rails() []rail {
 	if !r.WipeGuard && r.Cap == 0 {
 		return []rail{person}
@@ -35,21 +35,21 @@ func (r *Reconciler) checkRails(ctx context.Context, key client.ObjectKey, c *cl
 		if hold != nil {
 			o.fleet.Holds = append(o.fleet.Holds, *hold)
 		}
-		next = departure.Earliest(next, again)
+		next = departurecap.Earliest(next, again)
 	}
 	return next
 }
 
 // person holds departures while a person does, by the annotation on the Cluster.
-func person(_ context.Context, _ client.ObjectKey, _ *cluster, o *observation) (*departure.Hold, time.Time) {
+func person(_ context.Context, _ client.ObjectKey, _ *cluster, o *observation) (*departurecap.Hold, time.Time) {
 	if message := holdMessage(o.cluster); message != "" {
-		return &departure.Hold{Reason: v1alpha1.DeparturesHeldReason, Message: message}, time.Time{}
+		return &departurecap.Hold{Reason: v1alpha1.DeparturesHeldReason, Message: message}, time.Time{}
 	}
 	return nil, time.Time{}
 }
 
 // clock holds departures while the clock of this manager may be wrong.
-func (r *Reconciler) clock(ctx context.Context, key client.ObjectKey, _ *cluster, o *observation) (*departure.Hold, time.Time) {
+func (r *Reconciler) clock(ctx context.Context, key client.ObjectKey, _ *cluster, o *observation) (*departurecap.Hold, time.Time) {
 	if r.APIClock.Trust() != rails.Suspect || len(o.fleet.Candidates) == 0 {
 		return nil, time.Time{}
 	}
@@ -57,14 +57,14 @@ func (r *Reconciler) clock(ctx context.Context, key client.ObjectKey, _ *cluster
 	if err := r.Live.Get(ctx, key, &clusterv1.Cluster{}); client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reading the time of the API server")
 	}
-	return &departure.Hold{
+	return &departurecap.Hold{
 		Reason:  v1alpha1.ClockSuspectReason,
 		Message: "The manager's clock may be wrong: it differs from the API server's by more than 1m, or was set within 5m",
 	}, o.fleet.Now.Add(rails.Apart)
 }
 
 // warmUp holds departures after this manager became leader.
-func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time) {
+func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o *observation) (*departurecap.Hold, time.Time) {
 	stage, next := r.lead(o.fleet.Now, r.APIClock.Trust() != rails.Untold).WarmUp(o.fleet.Now)
 	if stage == rails.Warm {
 		return nil, time.Time{}
@@ -73,7 +73,7 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 	if len(o.fleet.Candidates) == 0 {
 		next = time.Time{} // No candidate waits for the end of the warm-up.
 	}
-	hold := &departure.Hold{
+	hold := &departurecap.Hold{
 		Reason:  v1alpha1.WarmUpReason,
 		Message: "The manager became leader a moment ago: no machine starts to leave before the departures under the previous leader no longer count (10s)",
 	}
@@ -96,7 +96,7 @@ func (r *Reconciler) lead(now time.Time, clockSampled bool) rails.Lead {
 
 // wipe holds unscheduled departures while nearly all machines of the Cluster or of the fleet would leave at once and this
 // is not confirmed. It makes no check while the clock or the warm-up holds departures.
-func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (*departure.Hold, time.Time) {
+func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster, o *observation) (*departurecap.Hold, time.Time) {
 	for _, h := range o.fleet.Holds {
 		if h.Reason != v1alpha1.DeparturesHeldReason {
 			return nil, time.Time{}
@@ -109,7 +109,7 @@ func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster,
 	if !held {
 		return nil, next
 	}
-	return &departure.Hold{
+	return &departurecap.Hold{
 		Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true,
 		Message: "Nearly all machines of the Cluster, or of all Clusters, would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures now (kubectl 5spot hold-departures)",
 	}, next

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // quiet is the minimum time between two Events with the same reason on a Cluster.
@@ -20,7 +20,7 @@ const quiet = time.Minute
 
 // report updates metrics and logs after a plan, and records an Event if a candidate is deferred for the first
 // time.
-func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departure.Plan, deferred bool, now time.Time) {
+func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluster, p departurecap.Plan, deferred bool, now time.Time) {
 	r.mu.Lock()
 	was := c.shown
 	c.shown = shown{oldest: oldest(p.Deferred), quarantined: c.checks(), guarded: r.WipeGuard, onHold: p.HeldFor(v1alpha1.DeparturesHeldReason)}
@@ -32,13 +32,13 @@ func (r *Reconciler) report(ctx context.Context, key client.ObjectKey, c *cluste
 	if deferred {
 		first := p.Deferred[0]
 		r.recordWarning(ctx, key, c, now, v1alpha1.DepartureCapEngagedEvent, "Departures deferred: at most %d of %d start to leave within %s. To see the machines that wait: kubectl 5spot -n %s rails --cluster %s. To stop all departures: kubectl 5spot -n %s hold-departures %s",
-			first.Cap, first.Of, departure.Window, key.Namespace, key.Name, key.Namespace, key.Name)
+			first.Cap, first.Of, departurecap.Window, key.Namespace, key.Name, key.Namespace, key.Name)
 	}
 }
 
 // logChanges logs when a rail starts and stops to hold machines of a Cluster. logr has no level for warnings,
 // so the key "level" marks these lines.
-func logChanges(ctx context.Context, key client.ObjectKey, was, is shown, p departure.Plan) {
+func logChanges(ctx context.Context, key client.ObjectKey, was, is shown, p departurecap.Plan) {
 	log := ctrl.LoggerFrom(ctx).WithValues("Cluster", key, "level", "warn")
 	switch {
 	case was.oldest.IsZero() && !is.oldest.IsZero():
@@ -76,10 +76,10 @@ func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
 }
 
 // oldest returns when the longest waiting candidate became due, zero if none waits.
-func oldest(waiting []departure.Waiting) time.Time {
+func oldest(waiting []departurecap.Waiting) time.Time {
 	var at time.Time
 	for _, w := range waiting {
-		at = departure.Earliest(at, w.Since)
+		at = departurecap.Earliest(at, w.Since)
 	}
 	return at
 }

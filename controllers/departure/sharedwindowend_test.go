@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // TestASharedWindowEndIsWorkedOff ends the windows of 40 of 44 machines together, and the other four more than
@@ -33,9 +33,9 @@ func TestASharedWindowEndIsWorkedOff(t *testing.T) {
 		if wanted := round == 0 || round == 7; wanted != (len(events) > 0) || wanted && !strings.Contains(events[0], "at most 2 of 44 start to leave within 10s") {
 			t.Errorf("round %d: events %q", round, events)
 		}
-		w.after(departure.Window)
+		w.after(departurecap.Window)
 	}
 	if left != 44 {
-		t.Errorf("%d of 44 machines left after %s", left, 22*departure.Window)
+		t.Errorf("%d of 44 machines left after %s", left, 22*departurecap.Window)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -95,7 +95,7 @@ func (r *Reconciler) quarantine(ctx context.Context, key client.ObjectKey, c *cl
 }
 
 // grow adds machines that join during the warm-up to the baseline.
-func (r *Reconciler) grow(c *cluster, f departure.Fleet) {
+func (r *Reconciler) grow(c *cluster, f departurecap.Fleet) {
 	count := c.staying(f, unscheduled(f))
 	c.wipe = c.wipe.Grow(count)
 	r.shares(c, count)
@@ -115,7 +115,7 @@ func (r *Reconciler) shares(c *cluster, count rails.Count) (others rails.Share) 
 }
 
 // staying counts the machines that have had a Node and are not due to leave in the unscheduled lane.
-func (c *cluster) staying(f departure.Fleet, left []departure.Candidate) rails.Count {
+func (c *cluster) staying(f departurecap.Fleet, left []departurecap.Candidate) rails.Count {
 	kept := f.Active - f.NeverRan
 	for _, l := range left {
 		if !l.NeverRan {
@@ -127,7 +127,7 @@ func (c *cluster) staying(f departure.Fleet, left []departure.Candidate) rails.C
 
 // checkLive confirms a suspected wipe with a live list. If the list fails, or if it differs from the specs that the
 // reconcilers read so that the result would change, the machines stay held. Such a check neither confirms nor resets.
-func (r *Reconciler) checkLive(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, left []departure.Candidate, count rails.Count) (held bool, next time.Time) {
+func (r *Reconciler) checkLive(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, left []departurecap.Candidate, count rails.Count) (held bool, next time.Time) {
 	c.held, c.again = true, count.At.Add(rails.Apart)
 	unknown, unsure, err := r.compare(ctx, key, o, left)
 	if err != nil {
@@ -166,9 +166,9 @@ func (c *cluster) wiped(count rails.Count, left int) string {
 }
 
 // unscheduled returns the candidates outside the lane Scheduled.
-func unscheduled(f departure.Fleet) (left []departure.Candidate) {
+func unscheduled(f departurecap.Fleet) (left []departurecap.Candidate) {
 	for _, c := range f.Candidates {
-		if c.Lane != departure.Scheduled {
+		if c.Lane != departurecap.Scheduled {
 			left = append(left, c)
 		}
 	}
@@ -178,7 +178,7 @@ func unscheduled(f departure.Fleet) (left []departure.Candidate) {
 // compare lists the ScheduledMachines of a Cluster live. unknown is the number of active machines that the cache does
 // not show. unsure is the number of candidates whose spec differs between the list and the cache, or that are missing
 // from the list.
-func (r *Reconciler) compare(ctx context.Context, key client.ObjectKey, o *observation, left []departure.Candidate) (unknown, unsure int, err error) {
+func (r *Reconciler) compare(ctx context.Context, key client.ObjectKey, o *observation, left []departurecap.Candidate) (unknown, unsure int, err error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := r.Live.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
 		return 0, 0, err

@@ -15,7 +15,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
@@ -259,7 +259,7 @@ func TestOwnersAreNoWipe(t *testing.T) {
 		w.reclaim(i)
 	}
 	w.look(0, 0, "0")
-	w.after(departure.Window + time.Second)
+	w.after(departurecap.Window + time.Second)
 	w.leaves(v1alpha1.UnscheduledLane, 39)
 	w.look(1, 0, "0")
 }
@@ -291,7 +291,7 @@ func TestARailIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 		w.plan()
 		w.begin()
 	}
-	w.after(departure.Window)
+	w.after(departurecap.Window)
 	w.plan()
 	w.begin()
 	w.plan()
@@ -318,7 +318,7 @@ func TestMachinesThatNeverRanRaiseNoLimit(t *testing.T) {
 		w.leaves(v1alpha1.UnscheduledLane, i)
 	}
 	w.confirm(2)
-	w.after(departure.Window)
+	w.after(departurecap.Window)
 	w.look(1, 3, "0")
 }
 

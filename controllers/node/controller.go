@@ -35,7 +35,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -68,8 +68,8 @@ type Reconciler struct {
 	// Lead is how long before its end a window is announced on the Node; zero disables the announcement.
 	Lead time.Duration
 	// RolloutFraction is the part of the agents, of a Cluster and of all Clusters, that may get additional programs within
-	// departure.Window; zero is no limit.
-	RolloutFraction departure.Fraction
+	// departurecap.Window; zero is no limit.
+	RolloutFraction departurecap.Fraction
 
 	rollout                 rollout
 	nodes, pods, configMaps workload.Watch

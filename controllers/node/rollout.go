@@ -14,12 +14,12 @@ import (
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// A rollout limits how many agents get additional programs within departure.Window, in a Cluster and in all Clusters. A
+// A rollout limits how many agents get additional programs within departurecap.Window, in a Cluster and in all Clusters. A
 // program that runs everywhere, added to all ScheduledMachines, would otherwise return all machines at once. After a
 // restart of the manager the changes are unknown, so at most one more part of the agents gets a mistake. The zero value
 // has no recent change.
@@ -43,7 +43,7 @@ var allClusters client.ObjectKey
 
 // full returns zero if another agent of the Cluster may get programs. Otherwise it returns the end of the window of the
 // latest change: an earlier end would wake all agents that wait for each single one.
-func (r *rollout) full(cluster client.ObjectKey, fraction departure.Fraction) time.Time {
+func (r *rollout) full(cluster client.ObjectKey, fraction departurecap.Fraction) time.Time {
 	n, latest := 0, time.Time{}
 	for _, c := range r.changes {
 		if cluster != allClusters && c.cluster != cluster {
@@ -56,7 +56,7 @@ func (r *rollout) full(cluster client.ObjectKey, fraction departure.Fraction) ti
 	if n < fraction.Of(r.agents[cluster]) {
 		return time.Time{}
 	}
-	return latest.Add(departure.Window)
+	return latest.Add(departurecap.Window)
 }
 
 // stage decides whether the agent gets the programs that its ConfigMap lacks. If not, it sets s.staged and the time of
@@ -70,7 +70,7 @@ func (r *Reconciler) stage(ctx context.Context, s *scope) error {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
 	now := r.Clock.Now()
-	if now.Sub(ro.counted) >= departure.Window {
+	if now.Sub(ro.counted) >= departurecap.Window {
 		agents, err := r.countAgents(ctx)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (r *Reconciler) stage(ctx context.Context, s *scope) error {
 	if ro.changes == nil {
 		ro.changes = map[ctrl.Request]change{}
 	}
-	maps.DeleteFunc(ro.changes, func(_ ctrl.Request, c change) bool { return now.Sub(c.at) >= departure.Window })
+	maps.DeleteFunc(ro.changes, func(_ ctrl.Request, c change) bool { return now.Sub(c.at) >= departurecap.Window })
 	if _, repeated := ro.changes[s.request]; !repeated {
 		for _, cluster := range []client.ObjectKey{s.key, allClusters} {
 			if at := ro.full(cluster, r.RolloutFraction); !at.IsZero() {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
@@ -52,10 +52,10 @@ func TestProgramsAreAddedAtThePaceOfTheCap(t *testing.T) {
 			w.programs("java", "idea")
 			w.writes("it has to wait")
 			w.wantAgent("java")
-			if w.again <= 0 || w.again > departure.Window {
+			if w.again <= 0 || w.again > departurecap.Window {
 				t.Errorf("it is tried again after %v", w.again)
 			}
-			w.pass(departure.Window - time.Second)
+			w.pass(departurecap.Window - time.Second)
 			w.wantAgent("java")
 			w.pass(time.Second)
 			w.wantAgent("java", "idea")
@@ -99,8 +99,8 @@ func TestWaitingAgentsWakeOncePerWindow(t *testing.T) {
 	w.others("lab", 1)
 	w.programs("java", "idea")
 	w.Must(w.reconcile())
-	if w.wantAgent("java"); w.again != departure.Window {
-		t.Errorf("it is tried again after %v, want %v", w.again, departure.Window)
+	if w.wantAgent("java"); w.again != departurecap.Window {
+		t.Errorf("it is tried again after %v, want %v", w.again, departurecap.Window)
 	}
 }
 

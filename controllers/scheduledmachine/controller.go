@@ -33,7 +33,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
@@ -181,7 +181,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	s.action = d.Action
 	if d.Suspended {
 		r.sampleServerTime(ctx, s.scheduled, now)
-		d.Recheck = departure.Earliest(d.Recheck, now.Add(rails.Apart))
+		d.Recheck = departurecap.Earliest(d.Recheck, now.Add(rails.Apart))
 	}
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && s.pending != workDone {
@@ -197,7 +197,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
 	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
-	next := r.wakeUp(departure.Earliest(departure.Earliest(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.suppressed)
+	next := r.wakeUp(departurecap.Earliest(departurecap.Earliest(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.suppressed)
 	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime

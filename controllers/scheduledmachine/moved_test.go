@@ -14,7 +14,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // moved changes a running Machine to one that clusterctl move has just created here. created and, if not zero, leaving
@@ -117,7 +117,7 @@ func TestARecordOfAnotherMachineIsPlanned(t *testing.T) {
 					if got := c.leaving(); len(got) != want {
 						t.Fatalf("%v leave, want %d", got, want)
 					}
-					c.clock.SetTime(c.clock.Now().Add(departure.Window))
+					c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 				}
 				m, _ := c.all[c.leaving()[0]].machine()
 				if d, ok := children.DepartureOf(m, c.clock.Now()); !ok || d.Urgent() || d.Lane == v1alpha1.ExemptLane {

@@ -26,7 +26,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // A crowd is a set of running machines of one Cluster, with the planner of their departures.
@@ -155,10 +155,10 @@ func TestMachinesLeaveInTurn(t *testing.T) {
 			d.DeadlineTime.Sub(d.AdmittedTime.Time) != children.GraceOf(c.all[2-left].sm) {
 			t.Errorf("at %s it leaves with status.departure %+v", c.clock.Now(), d)
 		}
-		if left < 2 && next != departure.Window {
+		if left < 2 && next != departurecap.Window {
 			t.Errorf("the planner looks again in %v", next)
 		}
-		c.clock.SetTime(c.clock.Now().Add(departure.Window))
+		c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 	}
 }
 
@@ -172,7 +172,7 @@ func TestALineNamesTheRunOfThePlanner(t *testing.T) {
 	for range 2 {
 		c.look()
 		want = append(want, c.clock.Now().UnixMilli())
-		c.clock.SetTime(c.clock.Now().Add(departure.Window))
+		c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 	}
 	var got []int64
 	for text := range strings.Lines(out.String()) {
@@ -206,7 +206,7 @@ func TestAWindowThatIsExtendedKeepsTheMachine(t *testing.T) {
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
 	c.look()
 	c.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"9-20"} })
-	c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 	c.look()
 	if got := c.leaving(); len(got) != 1 || got[0] != 1 {
 		t.Errorf("%v leave", got)
@@ -261,7 +261,7 @@ func TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor(t *testing.T) {
 	if cond := conditions.Get(c.sm, v1alpha1.DepartureGatedCondition); cond == nil || cond.Reason != v1alpha1.BlastRadiusCapReason {
 		t.Errorf("it says %+v", cond)
 	}
-	c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 	c.look()
 	if conditions.Has(c.sm, v1alpha1.DepartureGatedCondition) {
 		t.Error("in its turn it still waits")
@@ -307,7 +307,7 @@ func TestARestartForgetsNobodysTurn(t *testing.T) {
 	c.look()
 	c.clock.SetTime(c.clock.Now().Add(5 * time.Second))
 	c.restart()
-	c.clock.SetTime(c.clock.Now().Add(departure.Window - time.Second))
+	c.clock.SetTime(c.clock.Now().Add(departurecap.Window - time.Second))
 	if next := c.look(); next != time.Second {
 		t.Errorf("the planner looks again in %v", next)
 	}
@@ -336,7 +336,7 @@ func TestWhoIsRefusedAsksAgain(t *testing.T) {
 			m, _ := w.machine()
 			return children.CanWithdraw(m)
 		})
-		c.clock.SetTime(c.clock.Now().Add(departure.Window / 2))
+		c.clock.SetTime(c.clock.Now().Add(departurecap.Window / 2))
 	}
 	for i, w := range c.all {
 		if !w.sm.Status.NextCleanup.Time.Equal(end) {
@@ -351,13 +351,13 @@ func TestWhoIsRefusedAsksAgain(t *testing.T) {
 	if c.look(); len(c.leaving()) > 0 {
 		t.Fatalf("%v leave before the planner is warm", c.leaving())
 	}
-	c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 	for left := range 3 {
 		c.look()
 		if got := c.leaving(); len(got) != left+1 {
 			t.Fatalf("%v leave, %d in ten seconds", got, len(got)-left)
 		}
-		c.clock.SetTime(c.clock.Now().Add(departure.Window))
+		c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 	}
 	if got := c.lane(); got != v1alpha1.ScheduledLane {
 		t.Errorf("in lane %s", got)
@@ -372,7 +372,7 @@ func TestWhoWaitsAgainIsHeldAgain(t *testing.T) {
 	c.refuse()
 	for range 5 {
 		c.look()
-		c.clock.SetTime(c.clock.Now().Add(departure.Window / 2))
+		c.clock.SetTime(c.clock.Now().Add(departurecap.Window / 2))
 	}
 	for i, w := range c.all {
 		m, _ := w.machine()
@@ -392,13 +392,13 @@ func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
 	if _, held := c.heldBy(); held {
 		t.Fatal("it has not tried")
 	}
-	c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 	c.look()
 	m, _ := c.machine()
 	if state, _ := children.StateOf(m, c.clock.Now()); state == children.Admitted || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
 		t.Errorf("it waits, and has %v", m.Annotations)
 	}
-	c.clock.SetTime(c.clock.Now().Add(departure.Window))
+	c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 	c.Fail = nil
 	if c.look(); len(c.leaving()) != 1 {
 		t.Error("it does not leave in its next turn")
@@ -457,7 +457,7 @@ func TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture(t *testing.T) {
 					t.Errorf("machine %d waits, and has %v", i, m.Annotations)
 				}
 			}
-			c.clock.SetTime(c.clock.Now().Add(departure.Window))
+			c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 			c.look()
 			m, _ = c.machine()
 			if _, undrained := m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; undrained || len(c.leaving()) != 2 || c.lane() != v1alpha1.UnscheduledLane {

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // AdmissionLasts is how long an admission is valid. If the Machine is not deleted by then, the departure waits for
 // another admission.
-const AdmissionLasts = departure.Window
+const AdmissionLasts = departurecap.Window
 
 // A DepartureState is the state of the departure record on a Machine: see ADR 0037.
 type DepartureState string

@@ -18,7 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 var update = flag.Bool("update", false, "write the output of the commands into the documentation")
@@ -148,7 +148,7 @@ func farm(t *testing.T) string {
 		recorded(v1alpha1.PersonsRequest("spare", "deadline", now.Add(-2*24*time.Hour)), nil),
 		recorded(v1alpha1.ReclaimRecord{Node: "spare", NodeUID: "u1", Reason: "process-match: java", RequestedAt: "2025-01-15T14:00:00Z"}, holdReport),
 	))
-	next := machine("rack-13", kept(departure.BlastRadiusCap, 4*time.Minute))
+	next := machine("rack-13", kept(departurecap.BlastRadiusCap, 4*time.Minute))
 	list := v1alpha1.ScheduledMachineList{Items: []v1alpha1.ScheduledMachine{*machine("office"), *rack, *next, *spare}}
 	list.APIVersion, list.Kind = v1alpha1.GroupVersion.String(), "ScheduledMachineList"
 	desk := machine("desk", deletedMachine, func(m *v1alpha1.ScheduledMachine) { m.ManagedFields = nil })

@@ -14,14 +14,14 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // TestJSONEscapesHiddenCharacters prints texts of other programs with characters that control a terminal.
 func TestJSONEscapesHiddenCharacters(t *testing.T) {
 	t.Parallel()
 	const hidden = "a\u009b\u202e\u200b\U000e0041\u2028\x7fé<z"
-	m := machine("office", kept(departure.BlastRadiusCap, 20*time.Second))
+	m := machine("office", kept(departurecap.BlastRadiusCap, 20*time.Second))
 	for i := range m.Status.Conditions {
 		m.Status.Conditions[i].Message = hidden
 	}

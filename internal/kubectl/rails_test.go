@@ -14,11 +14,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // kept gives a machine a closed window and a gate condition with the planner's message.
-func kept(reason departure.Reason, ago time.Duration) func(*v1alpha1.ScheduledMachine) {
+func kept(reason departurecap.Reason, ago time.Duration) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
 		text := "At most 5% of the machines, but always one, start to leave within 10s: it waits for others"
 		switch reason {
@@ -91,7 +91,7 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 	alone.DeletionTimestamp, alone.Annotations = in(-50*time.Second), map[string]string{v1alpha1.PreDrainHookAnnotation: ""}
 	config := fleet(t, metadata(alone, leavingMachine("going", v1alpha1.WindowClosed, 2*time.Minute), leavingMachine("gone", v1alpha1.ScheduledMachineDeleted, time.Minute), deleting, ofScheduled("office")),
 		machine("office"), machine("later", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(7 * time.Hour) }),
-		machine("due", kept(departure.BlastRadiusCap, 4*time.Minute)), machine("wiped", kept(v1alpha1.WipeQuarantineReason, 20*time.Second)),
+		machine("due", kept(departurecap.BlastRadiusCap, 4*time.Minute)), machine("wiped", kept(v1alpha1.WipeQuarantineReason, 20*time.Second)),
 		machine("frozen", frozen), machine("stopped", pausedMachine), machine("going", leaving), machine("by-hand"),
 		machine("other", inLab, overdue))
 	const lab = `farm/lab: 1 ScheduledMachine, nothing is kept, and nothing leaves
@@ -147,9 +147,9 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 // TestRailsSaysWhatTheConditionSays compares the plugin's text with the planner's message, for every reason.
 func TestRailsSaysWhatTheConditionSays(t *testing.T) {
 	t.Parallel()
-	for reason, state := range map[departure.Reason]string{
+	for reason, state := range map[departurecap.Reason]string{
 		v1alpha1.ActuationPausedReason: "paused", v1alpha1.DeparturesHeldReason: "held", v1alpha1.ClockSuspectReason: "held", v1alpha1.WarmUpReason: "held",
-		v1alpha1.WipeQuarantineReason: "held", departure.BlastRadiusCap: "capped", "LaterVersion": "held",
+		v1alpha1.WipeQuarantineReason: "held", departurecap.BlastRadiusCap: "capped", "LaterVersion": "held",
 	} {
 		m := machine("office", kept(reason, 20*time.Second))
 		said := m.Status.Conditions[len(m.Status.Conditions)-1]
@@ -291,7 +291,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 		want   []string
 	}{
 		"Capped": {
-			"Waiting is all there is to do, but for the owner.", machine("office", kept(departure.BlastRadiusCap, 4*time.Minute)),
+			"Waiting is all there is to do, but for the owner.", machine("office", kept(departurecap.BlastRadiusCap, 4*time.Minute)),
 			[]string{
 				"State:     Held: a safety rail holds its departure, and it stays in the cluster meanwhile\n",
 				"kubectl 5spot -n farm rails --cluster prod\n", "to have the machine now, without waiting: kubectl 5spot -n farm give-back office\n",
@@ -309,7 +309,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 			[]string{"State:     Paused: actuation is paused in the manager", "Note:      its owner has asked for it, and the request is kept\n"},
 		},
 		"OwnerFirst": {
-			"A request waits for nobody.", machine("office", kept(departure.BlastRadiusCap, time.Minute), withRequest(java)),
+			"A request waits for nobody.", machine("office", kept(departurecap.BlastRadiusCap, time.Minute), withRequest(java)),
 			[]string{"State:     Returning: "},
 		},
 		"Deleting": {
@@ -352,9 +352,9 @@ func TestRailsShowsWhoLeavesNext(t *testing.T) {
 		return func(m *v1alpha1.ScheduledMachine) { m.Spec.Priority = &priority }
 	}
 	got := run("", "rails", "-o", "json", fleet(t, metadata(),
-		machine("important", kept(departure.BlastRadiusCap, 9*time.Minute), ranked(90)), machine("late", kept(departure.BlastRadiusCap, 4*time.Minute)),
-		machine("pruned", kept(departure.BlastRadiusCap, 8*time.Minute), unannounced), machine("later", kept(departure.BlastRadiusCap, 3*time.Minute)),
-		machine("least", kept(departure.BlastRadiusCap, time.Minute), ranked(1)), machine("aged", kept(departure.BlastRadiusCap, 11*time.Minute), ranked(90), unannounced)))
+		machine("important", kept(departurecap.BlastRadiusCap, 9*time.Minute), ranked(90)), machine("late", kept(departurecap.BlastRadiusCap, 4*time.Minute)),
+		machine("pruned", kept(departurecap.BlastRadiusCap, 8*time.Minute), unannounced), machine("later", kept(departurecap.BlastRadiusCap, 3*time.Minute)),
+		machine("least", kept(departurecap.BlastRadiusCap, time.Minute), ranked(1)), machine("aged", kept(departurecap.BlastRadiusCap, 11*time.Minute), ranked(90), unannounced)))
 	var views []struct {
 		LeavesNext string
 		Machines   []struct{ Name string }

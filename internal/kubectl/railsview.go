@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 )
 
@@ -37,7 +37,7 @@ type clusterRails struct {
 	// Warnings has a sentence if no manager seems to serve the Cluster.
 	Warnings []string `json:"warnings,omitempty"`
 
-	candidates []departure.Candidate
+	candidates []departurecap.Candidate
 	unserved   []unserved
 }
 
@@ -242,7 +242,7 @@ func sorted(clusters map[client.ObjectKey]*clusterRails, now time.Time) []cluste
 // order sorts the machines by state. It sorts capped machines as the planner does, and the others by time.
 func (c *clusterRails) order(now time.Time) {
 	place := map[string]int{}
-	for i, waits := range departure.InOrder(c.candidates, now) {
+	for i, waits := range departurecap.InOrder(c.candidates, now) {
 		place[waits.Name] = i
 	}
 	slices.SortFunc(c.Machines, func(a, b railsRow) int {

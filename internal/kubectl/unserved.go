@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
@@ -57,8 +57,8 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 
 // candidateOf converts a deferred machine to the planner's input, as far as its status allows. The status does not show
 // when a delete call failed.
-func candidateOf(m *v1alpha1.ScheduledMachine) departure.Candidate {
-	c := departure.Candidate{Name: m.Namespace + "/" + m.Name, Lane: departure.Unscheduled, Priority: m.PriorityOrDefault()}
+func candidateOf(m *v1alpha1.ScheduledMachine) departurecap.Candidate {
+	c := departurecap.Candidate{Name: m.Namespace + "/" + m.Name, Lane: departurecap.Unscheduled, Priority: m.PriorityOrDefault()}
 	if gate := gateOf(m); gate != nil {
 		c.Since = gate.LastTransitionTime.Time
 	}
@@ -68,7 +68,7 @@ func candidateOf(m *v1alpha1.ScheduledMachine) departure.Candidate {
 	}
 	end := st.NextCleanup.Time
 	if (rails.Announcement{End: end, Since: st.NextCleanupAnnouncedTime.Time, Generation: st.ObservedGeneration}).Covers(end, m.Generation) {
-		c.Lane, c.End, c.Since = departure.Scheduled, end, end
+		c.Lane, c.End, c.Since = departurecap.Scheduled, end, end
 	}
 	return c
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // deletedAgo is a ScheduledMachine that was deleted that long ago, as a manager has observed.
@@ -64,9 +64,9 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 			"The spec is old, and its deletion is not.", machine("office", deletedAgo(5*time.Second), wroteAgo(spec, time.Hour), unseenChange), "",
 		},
 		"DeletedUnseen": {"It counts from the deletion.", machine("office", deletedAgo(5*time.Minute), wroteAgo(spec, time.Hour), unseenChange), "5m"},
-		"Capped":        {"It may wait for any time.", machine("office", kept(departure.BlastRadiusCap, time.Hour)), ""},
+		"Capped":        {"It may wait for any time.", machine("office", kept(departurecap.BlastRadiusCap, time.Hour)), ""},
 		"CappedUnannounced": {
-			"It may wait for any time.", machine("office", kept(departure.BlastRadiusCap, time.Hour), unannounced), "",
+			"It may wait for any time.", machine("office", kept(departurecap.BlastRadiusCap, time.Hour), unannounced), "",
 		},
 		"Departs": {"A departure may take its time.", machine("office", deletedAgo(time.Hour), leaving), ""},
 	}

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // TestOutputFitsATerminal has a busy Cluster and names of a usual length.
@@ -22,7 +22,7 @@ func TestOutputFitsATerminal(t *testing.T) {
 	t.Parallel()
 	var objects []*v1alpha1.ScheduledMachine
 	for i := range 12 {
-		objects = append(objects, machine(fmt.Sprintf("ws-berlin-%02d", i), kept(departure.BlastRadiusCap, 4*time.Minute)))
+		objects = append(objects, machine(fmt.Sprintf("ws-berlin-%02d", i), kept(departurecap.BlastRadiusCap, 4*time.Minute)))
 	}
 	objects = append(objects, machine("overdue", overdue), machine("gated", gated))
 	config := fleet(t, metadata(leavingMachine("gated", v1alpha1.ScheduledMachineDeleted, 20*time.Minute)), objects...)

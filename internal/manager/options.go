@@ -35,7 +35,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/extensionconfig"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
@@ -122,7 +122,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.actuationPaused, "actuation-paused", false, "Pause actuation: no machine joins or leaves, not even for its owner, and no Node is changed. The manager still watches, decides, counts and reports. The pause ends when the manager is started without this flag.")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "Only report decisions, in the log, the metrics and the decision audit log. The manager writes nothing, not even status, and uses another lease, so that it can run beside an active one. With --actuation-paused, decisions count as suppressed.")
 	fs.StringVar(&o.auditLog, "audit-log", "", "File to which one line of JSON is appended for each write that makes a machine join or leave; - is standard output, and empty is off.")
-	fs.TextVar(&o.controllers.DepartureCap, "departure-cap-fraction", departure.Fraction(50_000), "Share of a Cluster's machines, and of the machines of all Clusters that this manager serves, that may start to leave within 10 s, as a decimal `fraction`. One machine always may; 0 means no limit. The kill switch and owners' requests are exempt.")
+	fs.TextVar(&o.controllers.DepartureCap, "departure-cap-fraction", departurecap.Fraction(50_000), "Share of a Cluster's machines, and of the machines of all Clusters that this manager serves, that may start to leave within 10 s, as a decimal `fraction`. One machine always may; 0 means no limit. The kill switch and owners' requests are exempt.")
 	fs.BoolVar(&o.controllers.WipeGuard, "wipe-guard", true, "Hold unannounced departures while nearly all machines of a Cluster or of all Clusters would leave at once, until three checks confirm it, which takes 20 s. The kill switch and owners' requests are exempt.")
 	fs.StringSliceVar(&o.controllers.DetachTaints, "detach-taints", nil, "Keys of taints that mark a Node as leaving, such as karpenter.sh/disrupted: 5-Spot detaches such a Node from its load balancers, as it does a cordoned Node. A key that ends with * is a prefix. Needs the feature gate NodeDetach.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhook server.")

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 func TestValidateNamesTheFlag(t *testing.T) {
@@ -142,7 +142,7 @@ func TestTheFlagsMakeTheGate(t *testing.T) {
 
 func TestTheFlagsLimitDepartures(t *testing.T) {
 	for args, want := range map[string]struct {
-		limits departure.Fraction
+		limits departurecap.Fraction
 		lease  time.Duration
 		err    string
 	}{

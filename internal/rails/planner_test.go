@@ -11,34 +11,34 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 // A planner plans for one Cluster, stores its rails, and starts departures.
 type planner struct {
-	departure.Fleet
+	departurecap.Fleet
 	wipe    rails.Wipe
 	left    int
 	starts  []start
 	suspect bool
-	recent  []time.Time // the starts within departure.Window
+	recent  []time.Time // the starts within departurecap.Window
 }
 
 type start struct {
 	at time.Time
-	departure.Candidate
+	departurecap.Candidate
 }
 
 func newPlanner(machines int) *planner {
-	return &planner{Fleet: departure.Fleet{Active: machines}, wipe: rails.Wipe{Baseline: machines}}
+	return &planner{Fleet: departurecap.Fleet{Active: machines}, wipe: rails.Wipe{Baseline: machines}}
 }
 
 // edit makes the machines of the list due.
-func (p *planner) edit(lane departure.Lane, list ...string) {
+func (p *planner) edit(lane departurecap.Lane, list ...string) {
 	for _, name := range list {
-		c := departure.Candidate{Name: name, Lane: lane, Since: p.Now}
-		if lane == departure.Scheduled {
+		c := departurecap.Candidate{Name: name, Lane: lane, Since: p.Now}
+		if lane == departurecap.Scheduled {
 			c.End = p.Now
 		}
 		p.Candidates = append(p.Candidates, c)
@@ -50,7 +50,7 @@ func (p *planner) wake(at time.Time) time.Time {
 	p.Now = at
 	kept := p.Active
 	for _, c := range p.Candidates {
-		if c.Lane != departure.Scheduled {
+		if c.Lane != departurecap.Scheduled {
 			kept--
 		}
 	}
@@ -58,21 +58,21 @@ func (p *planner) wake(at time.Time) time.Time {
 	p.wipe, verdict = p.wipe.Judge(rails.Count{At: at, Kept: kept, Left: p.left})
 	p.left, p.Holds = 0, nil
 	if p.suspect {
-		p.Holds = append(p.Holds, departure.Hold{Reason: v1alpha1.ClockSuspectReason})
+		p.Holds = append(p.Holds, departurecap.Hold{Reason: v1alpha1.ClockSuspectReason})
 	}
 	if verdict == rails.Quarantined {
-		p.Holds = append(p.Holds, departure.Hold{Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true})
+		p.Holds = append(p.Holds, departurecap.Hold{Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true})
 	}
-	p.recent = departure.Within(p.recent, at, departure.MaxWait)
+	p.recent = departurecap.Within(p.recent, at, departurecap.MaxWait)
 	p.Departed = len(p.recent)
-	plan := departure.Decide(p.Fleet, 50_000)
+	plan := departurecap.Decide(p.Fleet, 50_000)
 	for _, a := range plan.Admitted {
 		p.starts = append(p.starts, start{at, a})
 		p.Active--
 		p.recent = append(p.recent, at)
 		p.left++
-		p.Started = append(departure.Recent(p.Started, at), at)
-		p.Candidates = slices.DeleteFunc(p.Candidates, func(c departure.Candidate) bool { return c == a })
+		p.Started = append(departurecap.Recent(p.Started, at), at)
+		p.Candidates = slices.DeleteFunc(p.Candidates, func(c departurecap.Candidate) bool { return c == a })
 	}
 	next := plan.Next
 	if w := p.wipe.Next(); next.IsZero() || !w.IsZero() && w.Before(next) {
@@ -101,7 +101,7 @@ func (p *planner) run(from time.Time) {
 func TestAWipeIsHeldAndThenSpread(t *testing.T) {
 	p := newPlanner(40)
 	p.Now = noon
-	p.edit(departure.Unscheduled, names(0, 40)...)
+	p.edit(departurecap.Unscheduled, names(0, 40)...)
 	p.run(noon)
 	if first := p.starts[0].at; !first.Equal(after(20 * time.Second)) {
 		t.Errorf("case 30: the first starts at %v, want 20 s after noon", first)
@@ -116,15 +116,15 @@ func TestAWipeIsHeldAndThenSpread(t *testing.T) {
 func TestWindowsEndDuringAWipe(t *testing.T) {
 	p := newPlanner(400)
 	p.Now = noon
-	p.edit(departure.Unscheduled, names(0, 390)...)
-	p.edit(departure.Scheduled, names(390, 400)...)
+	p.edit(departurecap.Unscheduled, names(0, 390)...)
+	p.edit(departurecap.Scheduled, names(390, 400)...)
 	p.wake(noon)
 	p.wake(after(10 * time.Second))
 	if p.wipe.Held != 2 || len(p.starts) != 10 {
 		t.Fatalf("case 43: held for %d looks, %d have started, want 2 and 10", p.wipe.Held, len(p.starts))
 	}
 	for _, s := range p.starts {
-		if s.Lane != departure.Scheduled {
+		if s.Lane != departurecap.Scheduled {
 			t.Errorf("case 43: %s starts", s.Name)
 		}
 	}
@@ -135,7 +135,7 @@ func TestManyEditsOneByOne(t *testing.T) {
 	for i := range 101 { // Five edits in each quarter of a second.
 		p.Now = after(time.Duration(i) * 250 * time.Millisecond)
 		if i < 100 {
-			p.edit(departure.Unscheduled, names(i*5, i*5+5)...)
+			p.edit(departurecap.Unscheduled, names(i*5, i*5+5)...)
 		}
 		p.wake(p.Now)
 	}
@@ -155,7 +155,7 @@ func TestManyEditsOneByOne(t *testing.T) {
 func TestANormalEvening(t *testing.T) {
 	p := newPlanner(500)
 	p.Now = noon
-	p.edit(departure.Scheduled, names(0, 500)...)
+	p.edit(departurecap.Scheduled, names(0, 500)...)
 	for at := noon; !at.IsZero(); {
 		at = p.wake(at)
 		if p.wipe.Held != 0 {
@@ -193,7 +193,7 @@ func TestAClockThatIsSet(t *testing.T) {
 			}
 			for name, end := range ends {
 				if !left[name] && !now.Add(offset).Before(end) {
-					p.Candidates = append(p.Candidates, departure.Candidate{Name: name, Lane: departure.Scheduled, End: end})
+					p.Candidates = append(p.Candidates, departurecap.Candidate{Name: name, Lane: departurecap.Scheduled, End: end})
 				}
 			}
 			was := len(p.starts)

@@ -5,7 +5,7 @@ package rails
 import (
 	"time"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // WarmUp is the stage of the warm-up after a manager became leader.
@@ -35,7 +35,7 @@ type Lead struct {
 // WarmUp returns the stage at now, and when it changes by time alone, zero if it does not. All departures wait
 // for one Window: a machine that left under the previous leader and is already gone is in no list.
 func (l Lead) WarmUp(now time.Time) (WarmUp, time.Time) {
-	cold := l.Since.Add(departure.Window)
+	cold := l.Since.Add(departurecap.Window)
 	lease := l.Since.Add(l.Lease)
 	switch {
 	case !l.Told:

@@ -113,7 +113,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 		},
 		"Cap": {
 			reason:  "As many leave at once as are to leave.",
-			cut:     []edit{{"internal/departure/decide.go", "\tif l.Cap <= 0 {\n", "\tif true {\n"}},
+			cut:     []edit{{"internal/departurecap/decide.go", "\tif limit <= 0 {\n", "\tif true {\n"}},
 			metered: 3,
 			leave:   windowEnds, broken: []string{"cap", "fleet"},
 		},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -110,11 +110,11 @@ func (w *world) starting(m *clusterv1.Machine) {
 	}
 	lately, recent, voluntary := 0, 0, 0
 	for _, other := range slices.Backward(w.starts) {
-		if w.now.Sub(other.at) >= departure.MaxWait {
+		if w.now.Sub(other.at) >= departurecap.MaxWait {
 			break
 		}
 		lately++
-		if w.now.Sub(other.at) >= departure.Window {
+		if w.now.Sub(other.at) >= departurecap.Window {
 			continue
 		}
 		recent++
@@ -127,7 +127,7 @@ func (w *world) starting(m *clusterv1.Machine) {
 		machines = len(w.active) + lately
 	}
 	if may := max(1, capPercent*machines/100); voluntary > may && !s.exempt {
-		w.breaks("at %s %d of %d machines have started to leave within %v, and %d may", w.now.Format(time.StampMilli), voluntary, machines, departure.Window, may)
+		w.breaks("at %s %d of %d machines have started to leave within %v, and %d may", w.now.Format(time.StampMilli), voluntary, machines, departurecap.Window, may)
 	}
 }
 

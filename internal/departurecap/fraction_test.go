@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package departure_test
+package departurecap_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 func TestOf(t *testing.T) {
@@ -54,11 +54,11 @@ func TestHundredthsAreExact(t *testing.T) {
 }
 
 func TestParseFraction(t *testing.T) {
-	for text, want := range map[string]departure.Fraction{
+	for text, want := range map[string]departurecap.Fraction{
 		"0": 0, "0.0": 0, "1": 1_000_000, "1.000": 1_000_000, "0.05": 50_000, "0.050000000": 50_000,
 		"0.000001": 1, "0.999999": 999_999, "00.5": 500_000,
 	} {
-		if got, err := departure.ParseFraction(text); err != nil || got != want {
+		if got, err := departurecap.ParseFraction(text); err != nil || got != want {
 			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
 		}
 	}
@@ -69,7 +69,7 @@ func TestParseFraction(t *testing.T) {
 		"5%": "The same.", "0,05": "The same.", "0.0000001": "As zero it would turn the limit off.", "1/20": "Not decimal.", "0x1": "Not decimal.",
 		"99999999999999999999": "More than fits.", "0.05.0": "Two points.", "\u0660": "A digit of another script.", "${FIVESPOT_CAP}": "Nobody filled it in.", "\t0.05": "One way to write it.",
 	} {
-		f, err := departure.ParseFraction(text)
+		f, err := departurecap.ParseFraction(text)
 		if err == nil {
 			t.Errorf("%q is read as %d: %s", text, f, reason)
 			continue
@@ -81,7 +81,7 @@ func TestParseFraction(t *testing.T) {
 }
 
 func TestFractionIsAFlag(t *testing.T) {
-	var f departure.Fraction
+	var f departurecap.Fraction
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	fs.TextVar(&f, "cap", fraction("0.05"), "of a Cluster's machines")
 	if usage := fs.FlagUsages(); !strings.Contains(usage, "0.05") {
@@ -97,8 +97,8 @@ func TestFractionIsAFlag(t *testing.T) {
 
 func TestAFractionIsReadAsItIsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := departure.Fraction(rapid.Int64Range(0, 1_000_000).Draw(t, "fraction"))
-		if got, err := departure.ParseFraction(f.String()); err != nil || got != f {
+		f := departurecap.Fraction(rapid.Int64Range(0, 1_000_000).Draw(t, "fraction"))
+		if got, err := departurecap.ParseFraction(f.String()); err != nil || got != f {
 			t.Fatalf("%d is written %q and read as %d, %v", int64(f), f, got, err)
 		}
 	})
@@ -110,7 +110,7 @@ func FuzzParseFraction(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := departure.ParseFraction(s)
+		got, err := departurecap.ParseFraction(s)
 		if err != nil {
 			return
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package departure_test
+package departurecap_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // TestHowLongAFleetTakes checks how long it takes until all machines of a Cluster that are due at once have
@@ -32,7 +32,7 @@ func TestHowLongAFleetTakes(t *testing.T) {
 		{5000, 138, 1370 * time.Second},
 	} {
 		t.Run(fmt.Sprint(tc.machines), func(t *testing.T) {
-			c := leaving(tc.machines, departure.Unscheduled)
+			c := leaving(tc.machines, departurecap.Unscheduled)
 			c.run()
 			if len(c.starts) != tc.machines || c.Active != 0 {
 				t.Fatalf("%d started, %d stayed", len(c.starts), c.Active)
@@ -62,7 +62,7 @@ func cycles(machines int) []int {
 // the last machine starts within six and a half minutes, whatever the size.
 func TestASharedWindowEnd(t *testing.T) {
 	for machines := 1; machines <= 5000; machines += 1 + machines/7 {
-		c := leaving(machines, departure.Scheduled)
+		c := leaving(machines, departurecap.Scheduled)
 		c.run()
 		if len(c.starts) != machines || c.Active != 0 {
 			t.Fatalf("of %d machines %d start, %d stay", machines, len(c.starts), c.Active)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package departure_test
+package departurecap_test
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 const never time.Duration = -1
@@ -22,7 +22,7 @@ type outcome struct {
 	Next                     time.Duration
 }
 
-func outcomeOf(p departure.Plan) outcome {
+func outcomeOf(p departurecap.Plan) outcome {
 	o := outcome{Members: p.Members, Cap: p.Cap, Next: never}
 	for _, a := range p.Admitted {
 		o.Admitted = append(o.Admitted, a.Name)
@@ -40,32 +40,32 @@ func outcomeOf(p departure.Plan) outcome {
 }
 
 // unscheduled and scheduled return a candidate since noon.
-func unscheduled(name string, change ...func(*departure.Candidate)) departure.Candidate {
-	c := departure.Candidate{Name: name, Lane: departure.Unscheduled, Priority: 50, Since: noon}
+func unscheduled(name string, change ...func(*departurecap.Candidate)) departurecap.Candidate {
+	c := departurecap.Candidate{Name: name, Lane: departurecap.Unscheduled, Priority: 50, Since: noon}
 	for _, f := range change {
 		f(&c)
 	}
 	return c
 }
 
-func scheduled(name string, change ...func(*departure.Candidate)) departure.Candidate {
-	c := unscheduled(name, func(c *departure.Candidate) { c.Lane, c.End = departure.Scheduled, noon })
+func scheduled(name string, change ...func(*departurecap.Candidate)) departurecap.Candidate {
+	c := unscheduled(name, func(c *departurecap.Candidate) { c.Lane, c.End = departurecap.Scheduled, noon })
 	for _, f := range change {
 		f(&c)
 	}
 	return c
 }
 
-func priority(n int32) func(*departure.Candidate) {
-	return func(c *departure.Candidate) { c.Priority = n }
+func priority(n int32) func(*departurecap.Candidate) {
+	return func(c *departurecap.Candidate) { c.Priority = n }
 }
 
-func ended(ago time.Duration) func(*departure.Candidate) {
-	return func(c *departure.Candidate) { c.End = noon.Add(-ago) }
+func ended(ago time.Duration) func(*departurecap.Candidate) {
+	return func(c *departurecap.Candidate) { c.End = noon.Add(-ago) }
 }
 
-func since(ago time.Duration) func(*departure.Candidate) {
-	return func(c *departure.Candidate) { c.Since = noon.Add(-ago) }
+func since(ago time.Duration) func(*departurecap.Candidate) {
+	return func(c *departurecap.Candidate) { c.Since = noon.Add(-ago) }
 }
 
 // ago returns instants before noon.
@@ -79,83 +79,83 @@ func ago(ages ...time.Duration) []time.Time {
 
 func TestDecide(t *testing.T) {
 	const s, m = time.Second, time.Minute
-	type list = []departure.Candidate
+	type list = []departurecap.Candidate
 	a, b, c := unscheduled("a"), unscheduled("b"), unscheduled("c")
 	cases := map[string]struct {
 		reason string
-		fleet  departure.Fleet
-		limits departure.Fraction
+		fleet  departurecap.Fleet
+		limits departurecap.Fraction
 		want   outcome
 	}{
 		"NoCandidates": {
 			reason: "A settled Cluster needs nobody to look again.",
-			fleet:  departure.Fleet{Active: 40, Started: ago(5 * s)}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 40, Started: ago(5 * s)}, limits: oneInTwenty,
 			want: outcome{Members: 41, Cap: 2, Next: never},
 		},
 		"OneLeavesAtOnce": {
 			reason: "Case 13: a machine that ends alone waits for nobody, and for no tick.",
-			fleet:  departure.Fleet{Active: 1, Candidates: list{scheduled("a", ended(0))}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 1, Candidates: list{scheduled("a", ended(0))}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Members: 1, Cap: 1, Next: never},
 		},
 		"NoLimit": {
 			reason: "Case 3: without a limit all leave.",
-			fleet:  departure.Fleet{Active: 40, Started: ago(s, s, s), Candidates: list{a, b, scheduled("c", ended(20*m))}},
+			fleet:  departurecap.Fleet{Active: 40, Started: ago(s, s, s), Candidates: list{a, b, scheduled("c", ended(20*m))}},
 			want:   outcome{Admitted: []string{"c", "a", "b"}, Members: 43, Next: never},
 		},
 		"FirstOfTheOrder": {
 			reason: "Case 10: of 40 two start, the others when these two do not count any more.",
-			fleet:  departure.Fleet{Active: 40, Candidates: list{c, b, a}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 40, Candidates: list{c, b, a}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
 		},
 		"OneLessThanForty": {
 			reason: "Case 10: of 39 one.",
-			fleet:  departure.Fleet{Active: 39, Candidates: list{a, b}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 39, Candidates: list{a, b}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 39, Cap: 1, Next: 10 * s},
 		},
 		"JoinsDoNotWait": {
 			reason: "Case 20: machines that come raise the limit.",
-			fleet:  departure.Fleet{Active: 100, Candidates: list{a, b, c}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 100, Candidates: list{a, b, c}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a", "b", "c"}, Members: 100, Cap: 5, Next: never},
 		},
 		"WithinTheWindow": {
 			reason: "Case 7: nine seconds later none is added: looking again buys nothing.",
-			fleet:  departure.Fleet{Active: 38, Started: ago(9*s, 9*s), Candidates: list{a}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 38, Started: ago(9*s, 9*s), Candidates: list{a}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: s},
 		},
 		"TheWindowIsOver": {
 			reason: "Case 10: ten seconds later those two do not count; of 38 one starts.",
-			fleet:  departure.Fleet{Active: 38, Started: ago(10*s, 10*s), Candidates: list{a, b}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 38, Started: ago(10*s, 10*s), Candidates: list{a, b}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 38, Cap: 1, Next: 10 * s},
 		},
 		"LowerLimitWhenTheFirstLeavesTheWindow": {
 			reason: "When the older start is forgotten, the limit of 39 is one, and the younger has used it.",
-			fleet:  departure.Fleet{Active: 38, Started: ago(8*s, 3*s), Candidates: list{a}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 38, Started: ago(8*s, 3*s), Candidates: list{a}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 7 * s},
 		},
 		"LowerLimitWithThoseWhoStart": {
 			reason: "The same for one that starts now: when the older is forgotten, 38 are active.",
-			fleet:  departure.Fleet{Active: 39, Started: ago(5 * s), Candidates: list{a, b}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 39, Started: ago(5 * s), Candidates: list{a, b}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
 		},
 		"EmergenciesUseTheLimit": {
 			reason: "Case 26: three owners came back, so nobody else starts.",
-			fleet:  departure.Fleet{Active: 37, Started: ago(s, 2*s, 3*s), Candidates: list{scheduled("a")}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 37, Started: ago(s, 2*s, 3*s), Candidates: list{scheduled("a")}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 9 * s},
 		},
 		"ClockWasSetBack": {
 			reason: "Case 52: what started in the future counts as of now, and does not count for ever.",
-			fleet:  departure.Fleet{Active: 38, Started: ago(-3*time.Hour, -3*time.Hour), Candidates: list{a}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Active: 38, Started: ago(-3*time.Hour, -3*time.Hour), Candidates: list{a}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
 		},
 		"LowestPriorityFirst": {
 			reason: "Case 11: the least important machine leaves first.",
-			fleet:  departure.Fleet{Active: 5, Candidates: list{unscheduled("a", priority(90)), unscheduled("b", priority(10)), unscheduled("c", priority(50))}},
+			fleet:  departurecap.Fleet{Active: 5, Candidates: list{unscheduled("a", priority(90)), unscheduled("b", priority(10)), unscheduled("c", priority(50))}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"b"}, Deferred: []string{"c BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 1, Next: 10 * s},
 		},
 		"EarliestEndThenName": {
 			reason: "Case 12: of equal priority whoever is late the longest; who has no end after them.",
-			fleet:  departure.Fleet{Active: 5, Candidates: list{a, scheduled("d", ended(m)), scheduled("c", ended(m)), scheduled("b", ended(2*m))}},
+			fleet:  departurecap.Fleet{Active: 5, Candidates: list{a, scheduled("d", ended(m)), scheduled("c", ended(m)), scheduled("b", ended(2*m))}},
 			limits: fraction("0.4"),
 			want: outcome{
 				Admitted: []string{"b", "c"}, Deferred: []string{"d BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 2,
@@ -164,7 +164,7 @@ func TestDecide(t *testing.T) {
 		},
 		"WaitedTooLong": {
 			reason: "Who has waited for more than ten minutes comes first, the longest first, whatever its priority.",
-			fleet: departure.Fleet{Active: 5, Candidates: list{
+			fleet: departurecap.Fleet{Active: 5, Candidates: list{
 				unscheduled("a", priority(0)), unscheduled("b", priority(98), since(10*m+s)), unscheduled("c", priority(1), since(10*m)),
 				unscheduled("d", priority(99), since(11*m)), unscheduled("e", priority(2), since(-time.Hour)),
 				{Name: "f", Priority: 3},
@@ -177,7 +177,7 @@ func TestDecide(t *testing.T) {
 		},
 		"LateByTenMinutes": {
 			reason: "However late a machine is, it does not start beyond the limit.",
-			fleet: departure.Fleet{Active: 20, Candidates: list{
+			fleet: departurecap.Fleet{Active: 20, Candidates: list{
 				scheduled("a", ended(time.Hour)), scheduled("b", ended(10*m)), unscheduled("c", ended(time.Hour), since(time.Hour), priority(99)),
 			}},
 			limits: oneInTwenty,
@@ -187,49 +187,49 @@ func TestDecide(t *testing.T) {
 		},
 		"MachinesThatNeverRan": {
 			reason: "900 of 1,000 machines never had a Node: 5 of the others start, and not 50.",
-			fleet:  departure.Fleet{Active: 1000, NeverRan: 900, Started: ago(s, s, s, s), Candidates: list{a, b}},
+			fleet:  departurecap.Fleet{Active: 1000, NeverRan: 900, Started: ago(s, s, s, s), Candidates: list{a, b}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 104, Cap: 5, Next: 9 * s},
 		},
 		"AnAnnouncedEndOfMachinesThatNeverRan": {
 			reason: "An announced end has all machines leave in time, those that never ran as well.",
-			fleet:  departure.Fleet{Active: 40, NeverRan: 40, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
+			fleet:  departurecap.Fleet{Active: 40, NeverRan: 40, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 0, Cap: 1, Next: 10 * s},
 		},
 		"ASharedWindowEnd": {
 			reason: "The machines that left within ten minutes count for announced ends: two of forty start, and one of the twenty that are left would.",
-			fleet:  departure.Fleet{Active: 20, Departed: 20, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
+			fleet:  departurecap.Fleet{Active: 20, Departed: 20, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
 		},
 		"AnEditDuringASharedWindowEnd": {
 			reason: "They do not count for what was not announced: the two that start leave no room.",
-			fleet:  departure.Fleet{Active: 20, Departed: 20, Candidates: list{scheduled("a", priority(1)), scheduled("b", priority(1)), unscheduled("c")}},
+			fleet:  departurecap.Fleet{Active: 20, Departed: 20, Candidates: list{scheduled("a", priority(1)), scheduled("b", priority(1)), unscheduled("c")}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
 		},
 		"Held": {
 			reason: "The first hold counts, and holds whoever is late.",
-			fleet: departure.Fleet{
+			fleet: departurecap.Fleet{
 				Active: 40, Candidates: list{scheduled("a", ended(time.Hour)), b},
-				Holds: []departure.Hold{{Reason: v1alpha1.DeparturesHeldReason}, {Reason: v1alpha1.ClockSuspectReason}, wipe},
+				Holds: []departurecap.Hold{{Reason: v1alpha1.DeparturesHeldReason}, {Reason: v1alpha1.ClockSuspectReason}, wipe},
 			},
 			limits: oneInTwenty,
 			want:   outcome{Held: []string{"a DeparturesHeld", "b DeparturesHeld"}, Members: 40, Cap: 2, Next: never},
 		},
 		"HeldUnscheduled": {
 			reason: "Case 50: the workload cluster was not seen yet. Who was told when may leave.",
-			fleet: departure.Fleet{
-				Active: 40, Candidates: list{scheduled("a"), b}, Holds: []departure.Hold{{Reason: v1alpha1.WarmUpReason, Unscheduled: true}, wipe},
+			fleet: departurecap.Fleet{
+				Active: 40, Candidates: list{scheduled("a"), b}, Holds: []departurecap.Hold{{Reason: v1alpha1.WarmUpReason, Unscheduled: true}, wipe},
 			},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a"}, Held: []string{"b WarmUp"}, Members: 40, Cap: 2, Next: never},
 		},
 		"WipeQuarantine": {
 			reason: "Case 43: a wipe holds those who were not announced, and takes no room from the others.",
-			fleet: departure.Fleet{
-				Active: 40, Candidates: list{unscheduled("a", priority(0)), scheduled("b"), scheduled("c"), scheduled("d")}, Holds: []departure.Hold{wipe},
+			fleet: departurecap.Fleet{
+				Active: 40, Candidates: list{unscheduled("a", priority(0)), scheduled("b"), scheduled("c"), scheduled("d")}, Holds: []departurecap.Hold{wipe},
 			},
 			limits: oneInTwenty,
 			want: outcome{
@@ -238,7 +238,7 @@ func TestDecide(t *testing.T) {
 		},
 		"UnknownLane": {
 			reason: "What nobody knows waits as long as any.",
-			fleet:  departure.Fleet{Active: 1, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Holds: []departure.Hold{wipe}},
+			fleet:  departurecap.Fleet{Active: 1, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Holds: []departurecap.Hold{wipe}},
 			limits: oneInTwenty,
 			want:   outcome{Held: []string{"a WipeQuarantine"}, Members: 1, Cap: 1, Next: never},
 		},
@@ -246,7 +246,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.fleet.Now = noon
-			if diff := cmp.Diff(tc.want, outcomeOf(departure.Decide(tc.fleet, tc.limits))); diff != "" {
+			if diff := cmp.Diff(tc.want, outcomeOf(departurecap.Decide(tc.fleet, tc.limits))); diff != "" {
 				t.Errorf("%s\nDecide(...): -want, +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -254,7 +254,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestFortyWindowsEndTogether(t *testing.T) {
-	c := leaving(40, departure.Scheduled)
+	c := leaving(40, departurecap.Scheduled)
 	if p := c.wake(noon); len(p.Admitted) != 2 || len(p.Deferred) != 38 {
 		t.Fatalf("case 5: %d start and %d wait, want 2 and 38", len(p.Admitted), len(p.Deferred))
 	}
@@ -278,14 +278,14 @@ func TestClustersDoNotShareTheLimit(t *testing.T) {
 		{"Case 8.", 10, 1},
 		{"Case 9.", 5, 1},
 	} {
-		if p := leaving(tc.machines, departure.Scheduled).wake(noon); len(p.Admitted) != tc.now {
+		if p := leaving(tc.machines, departurecap.Scheduled).wake(noon); len(p.Admitted) != tc.now {
 			t.Errorf("%s of %d machines %d start, want %d", tc.reason, tc.machines, len(p.Admitted), tc.now)
 		}
 	}
 }
 
 func TestAWindowThatIsExtendedWhileItsMachineWaits(t *testing.T) {
-	c := leaving(40, departure.Scheduled)
+	c := leaving(40, departurecap.Scheduled)
 	c.wake(noon)
 	stays := c.Candidates[0].Name
 	c.Candidates = c.Candidates[1:]
@@ -296,11 +296,11 @@ func TestAWindowThatIsExtendedWhileItsMachineWaits(t *testing.T) {
 }
 
 func TestANormalEvening(t *testing.T) {
-	c := leaving(500, departure.Scheduled)
+	c := leaving(500, departurecap.Scheduled)
 	for at := noon; !at.IsZero(); {
 		p := c.wake(at)
 		for _, w := range slices.Concat(p.Deferred, p.Held) {
-			if w.Lane != departure.Scheduled {
+			if w.Lane != departurecap.Scheduled {
 				t.Fatalf("case 22: %+v waits", w)
 			}
 		}
@@ -313,48 +313,48 @@ func TestANormalEvening(t *testing.T) {
 
 // TestARefusalIsForgotten has refused machines, and a less important one that was not refused.
 func TestARefusalIsForgotten(t *testing.T) {
-	refused := func(ago time.Duration) func(*departure.Candidate) {
-		return func(c *departure.Candidate) { c.Refused = noon.Add(-ago) }
+	refused := func(ago time.Duration) func(*departurecap.Candidate) {
+		return func(c *departurecap.Candidate) { c.Refused = noon.Add(-ago) }
 	}
-	const hour, patience = time.Hour, departure.MaxWait
+	const hour, patience = time.Hour, departurecap.MaxWait
 	for name, tc := range map[string]struct {
 		reason string
-		of     []departure.Candidate
+		of     []departurecap.Candidate
 		want   []string
 	}{
 		"AMomentAgo": {
 			"Those that cannot leave must not take the turns of those that can, however long they have waited.",
-			[]departure.Candidate{unscheduled("a", priority(1), since(hour), refused(time.Second)), unscheduled("b", priority(90))},
+			[]departurecap.Candidate{unscheduled("a", priority(1), since(hour), refused(time.Second)), unscheduled("b", priority(90))},
 			[]string{"b", "a"},
 		},
 		"JustSo": {
 			"Ten minutes are what one waits that comes first.",
-			[]departure.Candidate{unscheduled("a", priority(1), since(hour), refused(patience)), unscheduled("b", priority(90))},
+			[]departurecap.Candidate{unscheduled("a", priority(1), since(hour), refused(patience)), unscheduled("b", priority(90))},
 			[]string{"b", "a"},
 		},
 		"LongAgo": {
 			"It has waited for ten minutes since, while new ones came.",
-			[]departure.Candidate{unscheduled("a", priority(90), since(hour), refused(patience+1)), unscheduled("b", priority(1))},
+			[]departurecap.Candidate{unscheduled("a", priority(90), since(hour), refused(patience+1)), unscheduled("b", priority(1))},
 			[]string{"a", "b"},
 		},
 		"OthersWaitForLonger": {
 			"It has had a turn, and the other one has not.",
-			[]departure.Candidate{unscheduled("a", priority(1), since(hour), refused(patience+1)), unscheduled("b", priority(90), since(2*patience))},
+			[]departurecap.Candidate{unscheduled("a", priority(1), since(hour), refused(patience+1)), unscheduled("b", priority(90), since(2*patience))},
 			[]string{"b", "a"},
 		},
 		"InTurn": {
 			"Of two that were refused the one that was last comes last.",
-			[]departure.Candidate{unscheduled("a", priority(1), since(hour), refused(time.Second)), unscheduled("b", priority(90), refused(time.Minute))},
+			[]departurecap.Candidate{unscheduled("a", priority(1), since(hour), refused(time.Second)), unscheduled("b", priority(90), refused(time.Minute))},
 			[]string{"b", "a"},
 		},
 		"ClockWasSetBack": {
 			"An instant to come says nothing.",
-			[]departure.Candidate{unscheduled("a", priority(1), refused(-hour)), unscheduled("b", priority(90))},
+			[]departurecap.Candidate{unscheduled("a", priority(1), refused(-hour)), unscheduled("b", priority(90))},
 			[]string{"a", "b"},
 		},
 	} {
 		var got []string
-		for _, a := range departure.Decide(departure.Fleet{Now: noon, Active: len(tc.of), Candidates: tc.of}, 0).Admitted {
+		for _, a := range departurecap.Decide(departurecap.Fleet{Now: noon, Active: len(tc.of), Candidates: tc.of}, 0).Admitted {
 			got = append(got, a.Name)
 		}
 		if !slices.Equal(got, tc.want) {
@@ -364,43 +364,43 @@ func TestARefusalIsForgotten(t *testing.T) {
 }
 
 func TestAClockThatWasSetBackDoesNotStopTheOthers(t *testing.T) {
-	started := departure.Recent(ago(-3*time.Hour, time.Second), noon)
+	started := departurecap.Recent(ago(-3*time.Hour, time.Second), noon)
 	if diff := cmp.Diff([]time.Time{noon.Add(-time.Second), noon}, started); diff != "" {
 		t.Fatalf("-want, +got:\n%s", diff)
 	}
-	if left := departure.Recent(started, noon.Add(departure.Window)); len(left) != 0 {
-		t.Errorf("case 52: %v still count after %s", left, departure.Window)
+	if left := departurecap.Recent(started, noon.Add(departurecap.Window)); len(left) != 0 {
+		t.Errorf("case 52: %v still count after %s", left, departurecap.Window)
 	}
-	if left := departure.Recent([]time.Time{{}, noon.Add(-departure.Window), noon.Add(time.Nanosecond - departure.Window)}, noon); len(left) != 1 {
+	if left := departurecap.Recent([]time.Time{{}, noon.Add(-departurecap.Window), noon.Add(time.Nanosecond - departurecap.Window)}, noon); len(left) != 1 {
 		t.Errorf("%v count, want the one inside the window", left)
 	}
 }
 
 func TestDecideKeepsWhatItIsGiven(t *testing.T) {
-	f := departure.Fleet{Now: noon, Active: 40, Started: ago(time.Second, 2*time.Second), Candidates: []departure.Candidate{unscheduled("b"), unscheduled("a")}}
+	f := departurecap.Fleet{Now: noon, Active: 40, Started: ago(time.Second, 2*time.Second), Candidates: []departurecap.Candidate{unscheduled("b"), unscheduled("a")}}
 	started, candidates := slices.Clone(f.Started), slices.Clone(f.Candidates)
-	departure.Decide(f, oneInTwenty)
+	departurecap.Decide(f, oneInTwenty)
 	if diff := cmp.Diff(started, f.Started) + cmp.Diff(candidates, f.Candidates); diff != "" {
 		t.Errorf("somebody else's lists were changed:\n%s", diff)
 	}
 }
 
 // wipe is the hold of the wipe quarantine.
-var wipe = departure.Hold{Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true}
+var wipe = departurecap.Hold{Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true}
 
 func TestLanesAreThoseOfTheRecord(t *testing.T) {
-	if departure.Scheduled != departure.Lane(v1alpha1.ScheduledLane) || departure.Unscheduled != departure.Lane(v1alpha1.UnscheduledLane) {
+	if departurecap.Scheduled != departurecap.Lane(v1alpha1.ScheduledLane) || departurecap.Unscheduled != departurecap.Lane(v1alpha1.UnscheduledLane) {
 		t.Error("a lane is called differently on the Machine")
 	}
 }
 
 // TestWaitingSaysWhy checks the messages of a plan.
 func TestWaitingSaysWhy(t *testing.T) {
-	f := departure.Fleet{
-		Now: noon, Active: 3, Candidates: []departure.Candidate{scheduled("a"), scheduled("b"), unscheduled("c")},
-		Holds: []departure.Hold{{Reason: v1alpha1.WipeQuarantineReason, Message: "confirmed first", Unscheduled: true}},
+	f := departurecap.Fleet{
+		Now: noon, Active: 3, Candidates: []departurecap.Candidate{scheduled("a"), scheduled("b"), unscheduled("c")},
+		Holds: []departurecap.Hold{{Reason: v1alpha1.WipeQuarantineReason, Message: "confirmed first", Unscheduled: true}},
 	}
-	p := departure.Decide(f, fraction("0.05"))
+	p := departurecap.Decide(f, fraction("0.05"))
 	const limit = "At most 5% of the machines, but always one, start to leave within 10s: it waits for others"
 	if len(p.Deferred) != 1 || p.Deferred[0].Message != limit || len(p.Held) != 1 || p.Held[0].Message != "confirmed first" {
 		t.Errorf("deferred %+v, held %+v", p.Deferred, p.Held)
@@ -410,19 +410,19 @@ func TestWaitingSaysWhy(t *testing.T) {
 // TestAllClustersAreOneFleet checks the limit of all Clusters: each of a thousand Clusters with one machine may always
 // start one, and all of them start no more than one Cluster of a thousand machines.
 func TestAllClustersAreOneFleet(t *testing.T) {
-	for _, lane := range []departure.Lane{departure.Scheduled, departure.Unscheduled} {
+	for _, lane := range []departurecap.Lane{departurecap.Scheduled, departurecap.Unscheduled} {
 		const size = 1000
 		waiting := candidates(size, lane)
 		now, started := noon, []time.Time{}
-		gone := departure.Counts{}
+		gone := departurecap.Counts{}
 		for runs := 0; len(waiting) > 0 && runs < size; runs++ {
 			var next time.Time
-			starts, active := len(departure.Recent(started, now)), len(waiting)
-			waiting = slices.DeleteFunc(waiting, func(c departure.Candidate) bool {
-				f := departure.Fleet{Now: now, Active: 1, Candidates: []departure.Candidate{c}, Others: gone}
+			starts, active := len(departurecap.Recent(started, now)), len(waiting)
+			waiting = slices.DeleteFunc(waiting, func(c departurecap.Candidate) bool {
+				f := departurecap.Fleet{Now: now, Active: 1, Candidates: []departurecap.Candidate{c}, Others: gone}
 				f.Others.Active = active - 1
 				f.Others.Started = slices.Clone(started)
-				p := departure.Decide(f, oneInTwenty)
+				p := departurecap.Decide(f, oneInTwenty)
 				next = p.Next
 				if len(p.Admitted) == 0 {
 					return false
@@ -431,21 +431,21 @@ func TestAllClustersAreOneFleet(t *testing.T) {
 				gone.Departed++
 				return true
 			})
-			gone.Departed = len(departure.Within(started, now, departure.MaxWait))
+			gone.Departed = len(departurecap.Within(started, now, departurecap.MaxWait))
 			most := size / 20
-			if lane == departure.Unscheduled {
+			if lane == departurecap.Unscheduled {
 				most = max(1, (len(waiting)+starts)/20)
 			}
 			if starts > most {
-				t.Fatalf("%s: %d start within %s of %d, want at most %d", lane, starts, departure.Window, len(waiting), most)
+				t.Fatalf("%s: %d start within %s of %d, want at most %d", lane, starts, departurecap.Window, len(waiting), most)
 			}
-			if len(waiting) > 0 && !next.Equal(now.Add(departure.Window)) {
+			if len(waiting) > 0 && !next.Equal(now.Add(departurecap.Window)) {
 				t.Fatalf("%s: the next run is at %s, now is %s", lane, next, now)
 			}
 			now = next
 		}
 		longest := 390 * time.Second
-		if lane == departure.Unscheduled {
+		if lane == departurecap.Unscheduled {
 			longest = 1060 * time.Second // as one Cluster of a thousand machines, see TestHowLongAFleetTakes
 		}
 		if last := started[len(started)-1].Sub(noon); len(waiting) > 0 || last > longest {
@@ -461,26 +461,26 @@ func TestOtherClustersOfTheFleet(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		active   int
-		c        departure.Candidate
-		other    departure.Counts
+		c        departurecap.Candidate
+		other    departurecap.Counts
 		admitted bool
 	}{
-		"NoneStarts":      {"The limit of 41 is two.", 1, unscheduled("a"), departure.Counts{Active: 40}, true},
-		"OneStarts":       {"One is left.", 1, unscheduled("a"), departure.Counts{Active: 39, Started: ago(time.Second)}, true},
-		"TheirTwo":        {"None is left.", 1, unscheduled("a"), departure.Counts{Active: 38, Started: ago(time.Second, time.Second)}, false},
-		"TooManyOfThem":   {"Forty owners, or records by hand, take the starts of their Cluster only.", 100, unscheduled("a"), departure.Counts{Started: slices.Repeat(ago(time.Second), 40)}, true},
-		"LongAgo":         {"Starts of an hour ago raise no limit.", 1, scheduled("a"), departure.Counts{Active: 20, Departed: 400, Started: append(slices.Repeat(ago(time.Hour), 400), noon)}, false},
-		"RefusedGivesWay": {"A machine that could not leave lets another Cluster's go first.", 1, refused, departure.Counts{Active: 99, Waiting: 1}, false},
-		"RefusedAlone":    {"It is tried again.", 1, refused, departure.Counts{Active: 99}, true},
+		"NoneStarts":      {"The limit of 41 is two.", 1, unscheduled("a"), departurecap.Counts{Active: 40}, true},
+		"OneStarts":       {"One is left.", 1, unscheduled("a"), departurecap.Counts{Active: 39, Started: ago(time.Second)}, true},
+		"TheirTwo":        {"None is left.", 1, unscheduled("a"), departurecap.Counts{Active: 38, Started: ago(time.Second, time.Second)}, false},
+		"TooManyOfThem":   {"Forty owners, or records by hand, take the starts of their Cluster only.", 100, unscheduled("a"), departurecap.Counts{Started: slices.Repeat(ago(time.Second), 40)}, true},
+		"LongAgo":         {"Starts of an hour ago raise no limit.", 1, scheduled("a"), departurecap.Counts{Active: 20, Departed: 400, Started: append(slices.Repeat(ago(time.Hour), 400), noon)}, false},
+		"RefusedGivesWay": {"A machine that could not leave lets another Cluster's go first.", 1, refused, departurecap.Counts{Active: 99, Waiting: 1}, false},
+		"RefusedAlone":    {"It is tried again.", 1, refused, departurecap.Counts{Active: 99}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := departure.Fleet{Now: noon, Active: tc.active, Candidates: []departure.Candidate{tc.c}}
+			f := departurecap.Fleet{Now: noon, Active: tc.active, Candidates: []departurecap.Candidate{tc.c}}
 			f.Others = f.Others.Plus(tc.other, oneInTwenty, noon)
-			p := departure.Decide(f, oneInTwenty)
+			p := departurecap.Decide(f, oneInTwenty)
 			if len(p.Admitted) == 1 != tc.admitted {
 				t.Errorf("%s\n%+v", tc.reason, p)
 			}
-			if !tc.admitted && (p.Next.IsZero() || p.Next.After(after(departure.Window))) {
+			if !tc.admitted && (p.Next.IsZero() || p.Next.After(after(departurecap.Window))) {
 				t.Errorf("the next run is at %s", p.Next)
 			}
 		})

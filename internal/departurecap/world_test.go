@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package departure_test
+package departurecap_test
 
 import (
 	"flag"
@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ type world struct {
 	now    time.Time     // real time
 	offset time.Duration // of the manager's clock
 	led    time.Time     // when this manager became leader
-	limits departure.Fraction
+	limits departurecap.Fraction
 	farms  []*farm
 	made   int
 }
@@ -38,14 +38,14 @@ type world struct {
 type farm struct {
 	machines   []*machine
 	remembered []time.Time // starts that the manager has recorded
-	departed   []time.Time // starts within departure.Window that it has recorded
+	departed   []time.Time // starts within departurecap.Window that it has recorded
 	begun      []begun
 	most       int // maximum number of members so far
 }
 
 type machine struct {
 	name      string
-	candidate *departure.Candidate
+	candidate *departurecap.Candidate
 	leaving   bool
 	record    time.Time // by the manager's clock, to the second
 }
@@ -61,29 +61,29 @@ type begun struct {
 func (w *world) clock() time.Time { return w.now.Add(w.offset) }
 
 // holds returns the holds of a manager that checks its clock and its warm-up.
-func (w *world) holds() (holds []departure.Hold) {
+func (w *world) holds() (holds []departurecap.Hold) {
 	if w.offset.Abs() > time.Minute {
-		holds = append(holds, departure.Hold{Reason: v1alpha1.ClockSuspectReason})
+		holds = append(holds, departurecap.Hold{Reason: v1alpha1.ClockSuspectReason})
 	}
-	if w.now.Sub(w.led) < departure.Window {
-		holds = append(holds, departure.Hold{Reason: v1alpha1.WarmUpReason})
+	if w.now.Sub(w.led) < departurecap.Window {
+		holds = append(holds, departurecap.Hold{Reason: v1alpha1.WarmUpReason})
 	}
 	return holds
 }
 
-func (w *world) fleet(f *farm) departure.Fleet {
+func (w *world) fleet(f *farm) departurecap.Fleet {
 	fleet := w.alone(f)
 	for _, other := range w.farms {
 		if other != f {
-			fleet.Others = fleet.Others.Plus(w.alone(other).After(departure.Plan{}, fleet.Now), w.limits, fleet.Now)
+			fleet.Others = fleet.Others.Plus(w.alone(other).After(departurecap.Plan{}, fleet.Now), w.limits, fleet.Now)
 		}
 	}
 	return fleet
 }
 
 // alone is the fleet of a manager with one Cluster.
-func (w *world) alone(f *farm) departure.Fleet {
-	fleet := departure.Fleet{Now: w.clock(), Holds: w.holds()}
+func (w *world) alone(f *farm) departurecap.Fleet {
+	fleet := departurecap.Fleet{Now: w.clock(), Holds: w.holds()}
 	for _, m := range f.machines {
 		if m.leaving {
 			continue
@@ -96,7 +96,7 @@ func (w *world) alone(f *farm) departure.Fleet {
 	for _, at := range f.remembered { // as an instant with a monotonic reading
 		fleet.Started = append(fleet.Started, at.Add(w.offset))
 	}
-	f.departed = departure.Within(f.departed, w.now, departure.MaxWait)
+	f.departed = departurecap.Within(f.departed, w.now, departurecap.MaxWait)
 	fleet.Departed = len(f.departed)
 	return fleet
 }
@@ -130,7 +130,7 @@ func (w *world) restart() {
 			}
 		}
 		f.remembered, f.departed = nil, nil
-		for _, at := range departure.Recent(records, w.clock()) {
+		for _, at := range departurecap.Recent(records, w.clock()) {
 			f.remembered, f.departed = append(f.remembered, at.Add(-w.offset)), append(f.departed, at.Add(-w.offset))
 		}
 	}
@@ -139,7 +139,7 @@ func (w *world) restart() {
 // wake plans for a farm and carries out admissions until the manager stops.
 func (w *world) wake(t *rapid.T, f *farm, lives int) {
 	fleet := w.fleet(f)
-	p := departure.Decide(fleet, w.limits)
+	p := departurecap.Decide(fleet, w.limits)
 	w.check(t, f, fleet, p)
 	for i, a := range p.Admitted {
 		if i == lives {
@@ -153,11 +153,11 @@ func (w *world) wake(t *rapid.T, f *farm, lives int) {
 
 // within returns the departures of the last Window.
 func (w *world) within(f *farm) []begun {
-	return slices.DeleteFunc(slices.Clone(f.begun), func(b begun) bool { return w.now.Sub(b.at) >= departure.Window })
+	return slices.DeleteFunc(slices.Clone(f.begun), func(b begun) bool { return w.now.Sub(b.at) >= departurecap.Window })
 }
 
 // most computes the limit by counting.
-func most(n int, limit departure.Fraction) int {
+func most(n int, limit departurecap.Fraction) int {
 	k := 1
 	for (k+1)*1_000_000 <= int(limit)*n {
 		k++
@@ -166,7 +166,7 @@ func most(n int, limit departure.Fraction) int {
 }
 
 // check validates a plan before it is carried out.
-func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Plan) {
+func (w *world) check(t *rapid.T, f *farm, fleet departurecap.Fleet, p departurecap.Plan) {
 	checkWhole(t, fleet.Candidates, p)
 	checkOrder(t, fleet, p)
 	within := w.within(f)
@@ -182,7 +182,7 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 		}
 	}
 	if limit := most(members, w.limits); w.limits > 0 && len(p.Admitted) > 0 && len(within)+len(p.Admitted) > limit {
-		t.Fatalf("%d start after %d within %s, of %d only %d may", len(p.Admitted), len(within), departure.Window, members, limit)
+		t.Fatalf("%d start after %d within %s, of %d only %d may", len(p.Admitted), len(within), departurecap.Window, members, limit)
 	}
 	recent, all := 0, 0
 	for _, other := range w.farms {
@@ -195,13 +195,13 @@ func (w *world) check(t *rapid.T, f *farm, fleet departure.Fleet, p departure.Pl
 		all += fleet.Active + max(len(w.within(other)), fleet.Departed)
 	}
 	if limit := most(all, w.limits); w.limits > 0 && len(p.Admitted) > 0 && recent+len(p.Admitted) > limit {
-		t.Fatalf("%d start after %d of all Clusters within %s, of %d only %d may", len(p.Admitted), recent, departure.Window, all, limit)
+		t.Fatalf("%d start after %d of all Clusters within %s, of %d only %d may", len(p.Admitted), recent, departurecap.Window, all, limit)
 	}
 }
 
 // checkWhole checks that a plan has each candidate once, and unchanged.
-func checkWhole(t *rapid.T, candidates []departure.Candidate, p departure.Plan) {
-	planned := map[departure.Candidate]int{}
+func checkWhole(t *rapid.T, candidates []departurecap.Candidate, p departurecap.Plan) {
+	planned := map[departurecap.Candidate]int{}
 	for _, a := range p.Admitted {
 		planned[a]++
 	}
@@ -219,7 +219,7 @@ func checkWhole(t *rapid.T, candidates []departure.Candidate, p departure.Plan) 
 }
 
 // checkOrder checks, for each lane, that no deferred candidate precedes one that starts.
-func checkOrder(t *rapid.T, fleet departure.Fleet, p departure.Plan) {
+func checkOrder(t *rapid.T, fleet departurecap.Fleet, p departurecap.Plan) {
 	for _, w := range p.Deferred {
 		for _, a := range p.Admitted {
 			if a.Lane == w.Lane && comesBefore(w.Candidate, a, fleet.Now) {
@@ -230,8 +230,8 @@ func checkOrder(t *rapid.T, fleet departure.Fleet, p departure.Plan) {
 }
 
 // comesBefore is the order of departures, rule by rule.
-func comesBefore(a, b departure.Candidate, now time.Time) bool {
-	long := func(c departure.Candidate) bool { return c.Since.Add(departure.MaxWait).Before(now) }
+func comesBefore(a, b departurecap.Candidate, now time.Time) bool {
+	long := func(c departurecap.Candidate) bool { return c.Since.Add(departurecap.MaxWait).Before(now) }
 	if long(a) != long(b) {
 		return long(a)
 	}
@@ -251,20 +251,20 @@ func comesBefore(a, b departure.Candidate, now time.Time) bool {
 }
 
 // sameWaits reports whether the same candidates wait for the same reasons.
-func sameWaits(p, q departure.Plan) bool {
-	all := map[string]departure.Waiting{}
+func sameWaits(p, q departurecap.Plan) bool {
+	all := map[string]departurecap.Waiting{}
 	for _, w := range slices.Concat(p.Deferred, p.Held) {
 		all[w.Name] = w
 	}
 	return len(p.Deferred) == len(q.Deferred) && len(p.Held) == len(q.Held) &&
-		!slices.ContainsFunc(slices.Concat(q.Deferred, q.Held), func(w departure.Waiting) bool {
+		!slices.ContainsFunc(slices.Concat(q.Deferred, q.Held), func(w departurecap.Waiting) bool {
 			return all[w.Name].Candidate != w.Candidate || all[w.Name].Message != w.Message || all[w.Name].Reason != w.Reason
 		})
 }
 
 // checkNext plans again after a plan was carried out. The result must not change before the instant in Next,
 // and must change at that instant.
-func (w *world) checkNext(t *rapid.T, f *farm, p departure.Plan) {
+func (w *world) checkNext(t *rapid.T, f *farm, p departurecap.Plan) {
 	until := time.Hour
 	if !p.Next.IsZero() {
 		until = p.Next.Sub(w.clock())
@@ -272,7 +272,7 @@ func (w *world) checkNext(t *rapid.T, f *farm, p departure.Plan) {
 	fleet := w.fleet(f)
 	for _, later := range []time.Duration{0, time.Duration(rapid.Int64Range(0, int64(until)-1).Draw(t, "later")), until - 1} {
 		fleet.Now = w.clock().Add(later)
-		if again := departure.Decide(fleet, w.limits); len(again.Admitted) != 0 || !sameWaits(again, p) {
+		if again := departurecap.Decide(fleet, w.limits); len(again.Admitted) != 0 || !sameWaits(again, p) {
 			t.Fatalf("next is in %s, and after %s\n%+v\nbecomes\n%+v", until, later, p, again)
 		}
 	}
@@ -280,7 +280,7 @@ func (w *world) checkNext(t *rapid.T, f *farm, p departure.Plan) {
 		return
 	}
 	fleet.Now = p.Next
-	if again := departure.Decide(fleet, w.limits); len(again.Admitted) == 0 && sameWaits(again, p) {
+	if again := departurecap.Decide(fleet, w.limits); len(again.Admitted) == 0 && sameWaits(again, p) {
 		t.Fatalf("nothing comes of looking again after %s\n%+v", until, p)
 	}
 }
@@ -313,11 +313,11 @@ func drawWorld(t *rapid.T) (*world, map[string]func(*rapid.T)) {
 			f.machines = append(f.machines, &machine{name: fmt.Sprintf("m%05d", w.made)})
 		}
 	}
-	depart := func(lane departure.Lane) func(*rapid.T) {
+	depart := func(lane departurecap.Lane) func(*rapid.T) {
 		return func(t *rapid.T) {
 			for _, m := range in(t).some(t, active) {
-				c := departure.Candidate{Name: m.name, Lane: lane, Priority: rapid.Int32Range(0, 3).Draw(t, "priority"), Since: w.clock()}
-				if lane == departure.Scheduled {
+				c := departurecap.Candidate{Name: m.name, Lane: lane, Priority: rapid.Int32Range(0, 3).Draw(t, "priority"), Since: w.clock()}
+				if lane == departurecap.Scheduled {
 					c.End = w.now.Add(-rapid.SampledFrom([]time.Duration{0, time.Second, 9 * time.Minute}).Draw(t, "late"))
 				}
 				m.candidate = &c
@@ -327,8 +327,8 @@ func drawWorld(t *rapid.T) (*world, map[string]func(*rapid.T)) {
 	join(t)
 	return w, map[string]func(*rapid.T){
 		"join": join,
-		"end":  depart(departure.Scheduled),
-		"edit": depart(departure.Unscheduled),
+		"end":  depart(departurecap.Scheduled),
+		"edit": depart(departurecap.Unscheduled),
 		"withdraw": func(t *rapid.T) {
 			for _, m := range in(t).some(t, waiting) {
 				m.candidate = nil
@@ -350,8 +350,8 @@ func drawWorld(t *rapid.T) (*world, map[string]func(*rapid.T)) {
 		"pass": func(t *rapid.T) {
 			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 12_000).Draw(t, "ms")) * time.Millisecond)
 		},
-		"pass a window": func(*rapid.T) { w.now = w.now.Add(departure.Window) },
-		"pass long":     func(*rapid.T) { w.now = w.now.Add(departure.MaxWait) },
+		"pass a window": func(*rapid.T) { w.now = w.now.Add(departurecap.Window) },
+		"pass long":     func(*rapid.T) { w.now = w.now.Add(departurecap.MaxWait) },
 		"set the clock": func(t *rapid.T) {
 			w.offset = rapid.SampledFrom([]time.Duration{0, 0, time.Minute, -time.Minute, -3 * time.Hour, 6 * time.Hour}).Draw(t, "offset")
 		},
@@ -361,8 +361,8 @@ func drawWorld(t *rapid.T) (*world, map[string]func(*rapid.T)) {
 	}
 }
 
-func drawLimits() *rapid.Generator[departure.Fraction] {
-	return rapid.SampledFrom([]departure.Fraction{fraction("0.05"), fraction("0.05"), fraction("0.29"), fraction("0.000001"), fraction("1"), 0})
+func drawLimits() *rapid.Generator[departurecap.Fraction] {
+	return rapid.SampledFrom([]departurecap.Fraction{fraction("0.05"), fraction("0.05"), fraction("0.29"), fraction("0.000001"), fraction("1"), 0})
 }
 
 // TestWhateverHappens is P1, P2, P4, P6, P8, P16 and P22. Whatever people, owners, clocks and crashes do, the
@@ -379,7 +379,7 @@ func TestWhateverHappens(t *testing.T) {
 }
 
 // checkBegun validates all departures of a farm.
-func checkBegun(t *rapid.T, f *farm, limit departure.Fraction) {
+func checkBegun(t *rapid.T, f *farm, limit departurecap.Fraction) {
 	once := map[string]bool{}
 	windows := map[int64]int{}
 	for _, b := range f.begun {
@@ -388,7 +388,7 @@ func checkBegun(t *rapid.T, f *farm, limit departure.Fraction) {
 		}
 		once[b.name] = true
 		if !b.exempt {
-			windows[b.at.UnixNano()/int64(departure.Window)]++
+			windows[b.at.UnixNano()/int64(departurecap.Window)]++
 		}
 	}
 	for at, n := range windows {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package departure decides which machines of a Cluster that are due to leave may start now. It is pure: it
+// Package departurecap decides which machines of a Cluster that are due to leave may start now. It is pure: it
 // imports no Kubernetes package, holds no state, and gets the time as an input. The same facts give the same
 // plan.
 //
 // It does not decide that a machine leaves. It admits, defers or holds candidates that other code has decided
 // to remove. It limits starts: in any 10 s, at most a fraction of the machines of a Cluster start to leave,
 // and at most the same fraction of the machines of all Clusters, however often it is called.
-package departure
+package departurecap
 
 import (
 	"slices"

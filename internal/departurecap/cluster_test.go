@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package departure_test
+package departurecap_test
 
 import (
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // noon is when windows end in these tests.
@@ -16,8 +16,8 @@ var noon = time.Date(2025, time.January, 15, 12, 0, 0, 0, time.UTC)
 // oneInTwenty is the default limit.
 var oneInTwenty = fraction("0.05")
 
-func fraction(s string) departure.Fraction {
-	f, err := departure.ParseFraction(s)
+func fraction(s string) departurecap.Fraction {
+	f, err := departurecap.ParseFraction(s)
 	if err != nil {
 		panic(err)
 	}
@@ -27,11 +27,11 @@ func fraction(s string) departure.Fraction {
 func after(d time.Duration) time.Time { return noon.Add(d) }
 
 // candidates returns n candidates of a lane that are due since noon.
-func candidates(n int, lane departure.Lane) []departure.Candidate {
-	list := make([]departure.Candidate, n)
+func candidates(n int, lane departurecap.Lane) []departurecap.Candidate {
+	list := make([]departurecap.Candidate, n)
 	for i := range list {
-		list[i] = departure.Candidate{Name: fmt.Sprintf("farm/m%04d", i), Lane: lane, Priority: 50, Since: noon}
-		if lane == departure.Scheduled {
+		list[i] = departurecap.Candidate{Name: fmt.Sprintf("farm/m%04d", i), Lane: lane, Priority: 50, Since: noon}
+		if lane == departurecap.Scheduled {
 			list[i].End = noon
 		}
 	}
@@ -46,24 +46,24 @@ type start struct {
 
 // A cluster is a Cluster whose plans are carried out.
 type cluster struct {
-	departure.Fleet
-	limits   departure.Fraction
+	departurecap.Fleet
+	limits   departurecap.Fraction
 	starts   []start
 	departed []time.Time
 }
 
 // leaving returns a Cluster of n machines that are all due.
-func leaving(n int, lane departure.Lane) *cluster {
-	return &cluster{Fleet: departure.Fleet{Now: noon, Active: n, Candidates: candidates(n, lane)}, limits: oneInTwenty}
+func leaving(n int, lane departurecap.Lane) *cluster {
+	return &cluster{Fleet: departurecap.Fleet{Now: noon, Active: n, Candidates: candidates(n, lane)}, limits: oneInTwenty}
 }
 
 // wake plans at an instant and carries out the plan. It panics if the plan names the same instant
 // again, which would be an endless loop.
-func (c *cluster) wake(at time.Time) departure.Plan {
+func (c *cluster) wake(at time.Time) departurecap.Plan {
 	c.Now = at
-	c.departed = departure.Within(c.departed, at, departure.MaxWait)
+	c.departed = departurecap.Within(c.departed, at, departurecap.MaxWait)
 	c.Departed = len(c.departed)
-	p := departure.Decide(c.Fleet, c.limits)
+	p := departurecap.Decide(c.Fleet, c.limits)
 	if !p.Next.IsZero() && !p.Next.After(at) {
 		panic(fmt.Sprintf("at %v look again at %v", at, p.Next))
 	}
@@ -73,7 +73,7 @@ func (c *cluster) wake(at time.Time) departure.Plan {
 		admitted[a.Name] = true
 		c.begin()
 	}
-	c.Candidates = slices.DeleteFunc(slices.Clone(c.Candidates), func(o departure.Candidate) bool { return admitted[o.Name] })
+	c.Candidates = slices.DeleteFunc(slices.Clone(c.Candidates), func(o departurecap.Candidate) bool { return admitted[o.Name] })
 	return p
 }
 
@@ -81,7 +81,7 @@ func (c *cluster) wake(at time.Time) departure.Plan {
 func (c *cluster) begin() {
 	c.Active--
 	c.departed = append(c.departed, c.Now)
-	c.Started = append(departure.Recent(c.Started, c.Now), c.Now)
+	c.Started = append(departurecap.Recent(c.Started, c.Now), c.Now)
 }
 
 // run plans at the instants that the plans name, until there is none.

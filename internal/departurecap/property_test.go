@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package departure_test
+package departurecap_test
 
 import (
 	"cmp"
@@ -13,18 +13,18 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // drawCandidates draws candidates of either lane. Their names show when they were drawn.
-func drawCandidates(from, to int) *rapid.Generator[[]departure.Candidate] {
+func drawCandidates(from, to int) *rapid.Generator[[]departurecap.Candidate] {
 	ages := rapid.SampledFrom([]time.Duration{0, time.Second, 9 * time.Minute, 10 * time.Minute, time.Hour})
-	return rapid.Custom(func(t *rapid.T) []departure.Candidate {
-		list := make([]departure.Candidate, rapid.IntRange(from, to).Draw(t, "candidates"))
+	return rapid.Custom(func(t *rapid.T) []departurecap.Candidate {
+		list := make([]departurecap.Candidate, rapid.IntRange(from, to).Draw(t, "candidates"))
 		for i := range list {
 			c := unscheduled(fmt.Sprintf("m%03d", i), priority(rapid.Int32Range(0, 3).Draw(t, "priority")), since(ages.Draw(t, "since")))
 			if rapid.Bool().Draw(t, "scheduled") {
-				c.Lane, c.End = departure.Scheduled, noon.Add(-ages.Draw(t, "ended"))
+				c.Lane, c.End = departurecap.Scheduled, noon.Add(-ages.Draw(t, "ended"))
 			}
 			list[i] = c
 		}
@@ -32,9 +32,9 @@ func drawCandidates(from, to int) *rapid.Generator[[]departure.Candidate] {
 	})
 }
 
-func drawFleet() *rapid.Generator[departure.Fleet] {
-	return rapid.Custom(func(t *rapid.T) departure.Fleet {
-		f := departure.Fleet{Now: noon, Departed: rapid.IntRange(0, 9).Draw(t, "departed"), Candidates: drawCandidates(0, 60).Draw(t, "fleet")}
+func drawFleet() *rapid.Generator[departurecap.Fleet] {
+	return rapid.Custom(func(t *rapid.T) departurecap.Fleet {
+		f := departurecap.Fleet{Now: noon, Departed: rapid.IntRange(0, 9).Draw(t, "departed"), Candidates: drawCandidates(0, 60).Draw(t, "fleet")}
 		f.Active = len(f.Candidates) + rapid.IntRange(0, 60).Draw(t, "others")
 		for range rapid.IntRange(0, 5).Draw(t, "starts") {
 			f.Started = append(f.Started, noon.Add(-time.Duration(rapid.IntRange(-5, 15).Draw(t, "ago"))*time.Second))
@@ -43,10 +43,10 @@ func drawFleet() *rapid.Generator[departure.Fleet] {
 	})
 }
 
-func drawHolds() *rapid.Generator[[]departure.Hold] {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) departure.Hold {
-		return departure.Hold{
-			Reason:      rapid.SampledFrom([]departure.Reason{v1alpha1.DeparturesHeldReason, v1alpha1.ClockSuspectReason, v1alpha1.WarmUpReason, v1alpha1.WipeQuarantineReason}).Draw(t, "reason"),
+func drawHolds() *rapid.Generator[[]departurecap.Hold] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) departurecap.Hold {
+		return departurecap.Hold{
+			Reason:      rapid.SampledFrom([]departurecap.Reason{v1alpha1.DeparturesHeldReason, v1alpha1.ClockSuspectReason, v1alpha1.WarmUpReason, v1alpha1.WipeQuarantineReason}).Draw(t, "reason"),
 			Unscheduled: rapid.Bool().Draw(t, "unscheduled"),
 		}
 	}), 0, 3)
@@ -56,12 +56,12 @@ func drawHolds() *rapid.Generator[[]departure.Hold] {
 func TestTheRailsDecideNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFleet().Draw(t, "fleet")
-		free := departure.Decide(f, 0)
+		free := departurecap.Decide(f, 0)
 		if len(free.Admitted) != len(f.Candidates) || !free.Next.IsZero() {
 			t.Fatalf("nothing limits them, and of %d start %d", len(f.Candidates), len(free.Admitted))
 		}
 		f.Holds = drawHolds().Draw(t, "holds")
-		checkWhole(t, f.Candidates, departure.Decide(f, drawLimits().Draw(t, "limits")))
+		checkWhole(t, f.Candidates, departurecap.Decide(f, drawLimits().Draw(t, "limits")))
 	})
 }
 
@@ -71,10 +71,10 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 		f := drawFleet().Draw(t, "fleet")
 		f.Holds = drawHolds().Draw(t, "holds")
 		limits := drawLimits().Draw(t, "limits")
-		want := departure.Decide(f, limits)
+		want := departurecap.Decide(f, limits)
 		f.Candidates = rapid.Permutation(f.Candidates).Draw(t, "candidates")
 		f.Started = rapid.Permutation(f.Started).Draw(t, "started")
-		if diff := gocmp.Diff(want, departure.Decide(f, limits)); diff != "" {
+		if diff := gocmp.Diff(want, departurecap.Decide(f, limits)); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -101,18 +101,18 @@ func TestEverybodyLeaves(t *testing.T) {
 // An arrival is an instant at which a machine becomes a candidate.
 type arrival struct {
 	at time.Time
-	departure.Candidate
+	departurecap.Candidate
 }
 
-func drawArrivals(lanes ...departure.Lane) *rapid.Generator[[]arrival] {
+func drawArrivals(lanes ...departurecap.Lane) *rapid.Generator[[]arrival] {
 	return rapid.Custom(func(t *rapid.T) []arrival {
 		list := make([]arrival, rapid.IntRange(1, 40).Draw(t, "arrivals"))
 		for i := range list {
 			at := after(time.Duration(rapid.IntRange(0, 60_000).Draw(t, "ms")) * time.Millisecond)
-			list[i] = arrival{at, departure.Candidate{
+			list[i] = arrival{at, departurecap.Candidate{
 				Name: fmt.Sprintf("m%03d", i), Lane: rapid.SampledFrom(lanes).Draw(t, "lane"), Priority: rapid.Int32Range(0, 3).Draw(t, "priority"), Since: at,
 			}}
-			if list[i].Lane == departure.Scheduled {
+			if list[i].Lane == departurecap.Scheduled {
 				list[i].End = at
 			}
 		}
@@ -161,7 +161,7 @@ func drawInstants() *rapid.Generator[[]time.Time] {
 // starts.
 func TestLooksOfOthersChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		arrivals := drawArrivals(departure.Scheduled, departure.Unscheduled).Draw(t, "arrivals")
+		arrivals := drawArrivals(departurecap.Scheduled, departurecap.Unscheduled).Draw(t, "arrivals")
 		members := len(arrivals) + rapid.IntRange(0, 60).Draw(t, "others")
 		alone, among := &cluster{limits: oneInTwenty}, &cluster{limits: oneInTwenty}
 		alone.Active, among.Active = members, members
@@ -176,10 +176,10 @@ func TestLooksOfOthersChangeNothing(t *testing.T) {
 // TestOrderWithinAWindowDoesNotMatter is P7: the order of arrivals while the limit is used up does not matter.
 func TestOrderWithinAWindowDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		arrivals := drawArrivals(departure.Scheduled, departure.Unscheduled).Draw(t, "arrivals")
+		arrivals := drawArrivals(departurecap.Scheduled, departurecap.Unscheduled).Draw(t, "arrivals")
 		for i := range arrivals {
 			arrivals[i].at, arrivals[i].Since = after(time.Duration(i+1)*time.Millisecond), noon
-			if arrivals[i].Lane == departure.Scheduled {
+			if arrivals[i].Lane == departurecap.Scheduled {
 				arrivals[i].End = noon
 			}
 		}
@@ -203,8 +203,8 @@ func TestOrderWithinAWindowDoesNotMatter(t *testing.T) {
 // TestALowerLimitIsNeverFaster is P20, for candidates without a deadline.
 func TestALowerLimitIsNeverFaster(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		arrivals := drawArrivals(departure.Unscheduled).Draw(t, "arrivals")
-		some := rapid.Map(rapid.Int64Range(1, 1_000_000), func(n int64) departure.Fraction { return departure.Fraction(n) })
+		arrivals := drawArrivals(departurecap.Unscheduled).Draw(t, "arrivals")
+		some := rapid.Map(rapid.Int64Range(1, 1_000_000), func(n int64) departurecap.Fraction { return departurecap.Fraction(n) })
 		low, high := some.Draw(t, "low"), some.Draw(t, "high")
 		low, high = min(low, high), max(low, high)
 		if rapid.Bool().Draw(t, "no limit") {
