@@ -401,8 +401,8 @@ func TestStartsOfAClusterWithoutMachinesCount(t *testing.T) {
 	}
 }
 
-// TestDeparturesAreDatedAfterARestart has 20 machines that have drained for longer than departurecap.MaxWait. They no longer
-// raise the limit of a shared window end.
+// TestDeparturesAreDatedAfterARestart has 20 machines that have drained for longer than departurecap.MaxWait. They no
+// longer raise the limit of a shared window end.
 func TestDeparturesAreDatedAfterARestart(t *testing.T) {
 	w := newWorld(t, 40)
 	for i := range 20 {

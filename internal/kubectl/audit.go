@@ -119,10 +119,10 @@ type linePrinter struct {
 func (p *linePrinter) line(l audit.Line) error {
 	p.by[l.Outcome]++
 	p.count++
-	if p.a.output.string == asJSON {
+	if p.a.output.value == asJSON {
 		return writeJSON(p.out, l, "")
 	}
-	wide, head := p.a.output.string == wide, ""
+	wide, head := p.a.output.value == wide, ""
 	if p.count == 1 {
 		head = auditRow("TIME", "KIND", "OUTCOME", "MACHINE, REASON AND ACTION", wide)
 	}
@@ -132,7 +132,7 @@ func (p *linePrinter) line(l audit.Line) error {
 
 // summary prints the number of lines. complete is false if a file or a line was not read.
 func (p *linePrinter) summary(complete bool) error {
-	if p.a.output.string == asJSON || p.count == 0 && !complete {
+	if p.a.output.value == asJSON || p.count == 0 && !complete {
 		return nil
 	}
 	if p.count == 0 {

@@ -84,8 +84,8 @@ func (c *cluster) scope(all bool) string {
 	return c.namespace
 }
 
-// in returns the end of a sentence about one namespace, or about all if namespace is empty.
-func in(namespace string) string {
+// inNamespace returns the end of a sentence about one namespace, or about all if namespace is empty.
+func inNamespace(namespace string) string {
 	if namespace == "" {
 		return ""
 	}

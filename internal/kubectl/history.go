@@ -30,7 +30,7 @@ are kept.`, v1alpha1.MaxGiveBacks),
 		ValidArgsFunction: completeNames(config),
 		Args:              oneName,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return showHistory(cmd.Context(), o, config, names[0], output.string == asJSON)
+			return showHistory(cmd.Context(), o, config, names[0], output.value == asJSON)
 		},
 	}
 	cmd.Flags().VarP(&output, "output", "o", output.all())

@@ -67,7 +67,7 @@ func (p *planOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 	if err != nil {
 		return err
 	}
-	if p.output.string == asJSON {
+	if p.output.value == asJSON {
 		return failed("writing", plan.WriteJSON(jsonWriter{o.Out}, plans))
 	}
 	var b strings.Builder

@@ -82,18 +82,18 @@ func listForbiddenHelp(err error) error {
 // show prints the views, also if the Machines could not be read.
 func (r *railsOptions) show(o Options, views []clusterRails, namespace string, now time.Time) error {
 	switch {
-	case r.output.string == asJSON:
+	case r.output.value == asJSON:
 		return writeJSON(o.Out, views, "  ")
 	case len(views) == 0:
 		where := ""
 		if r.cluster != "" {
 			where = " of Cluster " + r.cluster
 		}
-		return write(o.Err, "No ScheduledMachines found"+where+in(namespace)+".\n")
+		return write(o.Err, "No ScheduledMachines found"+where+inNamespace(namespace)+".\n")
 	}
 	texts := make([]string, len(views))
 	for i := range views {
-		texts[i] = views[i].text(r.output.string == wide, now)
+		texts[i] = views[i].text(r.output.value == wide, now)
 	}
 	return write(o.Out, strings.Join(texts, "\n"))
 }

@@ -63,12 +63,12 @@ func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.Cli
 		views[i].state = e.State
 	}
 	switch {
-	case s.output.string == asJSON:
+	case s.output.value == asJSON:
 		return writeJSON(o.Out, views, "  ")
 	case len(views) == 0:
-		return write(o.Err, "No ScheduledMachines found"+in(c.scope(s.allNamespaces))+".\n")
+		return write(o.Err, "No ScheduledMachines found"+inNamespace(c.scope(s.allNamespaces))+".\n")
 	case len(names) == 0:
-		return write(o.Out, table(views, s.allNamespaces, s.output.string == wide, now))
+		return write(o.Out, table(views, s.allNamespaces, s.output.value == wide, now))
 	}
 	var details []string
 	for i := range views {

@@ -142,7 +142,7 @@ const (
 
 // format is a flag for the form of the output.
 type format struct {
-	string
+	value string
 	// of are the forms that the command has.
 	of []string
 }
@@ -155,7 +155,7 @@ func (f *format) Set(s string) error {
 	if !slices.Contains(f.of, s) {
 		return errors.New("write " + f.all())
 	}
-	f.string = s
+	f.value = s
 	return nil
 }
 
@@ -163,7 +163,7 @@ func (f *format) Set(s string) error {
 func (*format) Type() string { return "format" }
 
 // String implements pflag.Value.
-func (f *format) String() string { return f.string }
+func (f *format) String() string { return f.value }
 
 func (f *format) all() string {
 	last := len(f.of) - 1

@@ -32,7 +32,7 @@ func newWhy(o Options, config clientcmd.ClientConfig) *cobra.Command {
 		ValidArgsFunction: completeNames(config),
 		Args:              oneName,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return explainOne(cmd.Context(), o, config, names[0], output.string == asJSON)
+			return explainOne(cmd.Context(), o, config, names[0], output.value == asJSON)
 		},
 	}
 	cmd.Flags().VarP(&output, "output", "o", output.all())
