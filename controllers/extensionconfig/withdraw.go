@@ -18,8 +18,8 @@ import (
 // withdrawTimeout bounds the removal of the registration when the manager stops. Its pod has ten seconds in total.
 const withdrawTimeout = 5 * time.Second
 
-// withdrawAtEnd waits until the manager stops, and removes the registration when the manager is uninstalled or scaled to
-// zero. It does not during a restart, a rollout, or a change of the leader. Only the leader runs it: it removes the
+// withdrawAtEnd waits until the manager stops, and removes the registration when the manager is uninstalled or scaled
+// to zero. It does not during a restart, a rollout, or a change of the leader. Only the leader runs it: it removes the
 // registration while it still leads, and while its webhook server still serves.
 func (r *Reconciler) withdrawAtEnd(ctx context.Context) error {
 	<-ctx.Done()

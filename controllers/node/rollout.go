@@ -19,8 +19,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// A rollout limits how many agents get additional programs within departurecap.Window, in a Cluster and in all Clusters. A
-// program that runs everywhere, added to all ScheduledMachines, would otherwise return all machines at once. After a
+// A rollout limits how many agents get additional programs within departurecap.Window, in a Cluster and in all Clusters.
+// A program that runs everywhere, added to all ScheduledMachines, would otherwise return all machines at once. After a
 // restart of the manager the changes are unknown, so at most one more part of the agents gets a mistake. The zero value
 // has no recent change.
 type rollout struct {

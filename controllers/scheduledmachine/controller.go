@@ -60,8 +60,8 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Watch starts a watch on the kind of a child. Its events enqueue the ScheduledMachine of the child. The kinds are known
-	// only at run time. It is idempotent. SetupWithManager sets it.
+	// Watch starts a watch on the kind of a child. Its events enqueue the ScheduledMachine of the child. The kinds are
+	// known only at run time. It is idempotent. SetupWithManager sets it.
 	Watch func(client.Object) error
 	// Hooks configures how the kill switch handles deletion hooks of others. Status also uses it to report what a
 	// reclaim waits for.

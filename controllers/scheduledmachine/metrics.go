@@ -82,8 +82,8 @@ func (r *Reconciler) observeLag(s *scope, now time.Time) {
 	}
 }
 
-// fleet counts ScheduledMachines, and their Machines that leave late. All replicas and shards cache the same objects; only the leader that serves an object
-// counts it.
+// fleet counts ScheduledMachines, and their Machines that leave late. All replicas and shards cache the same objects;
+// only the leader that serves an object counts it.
 type fleet struct {
 	reader      client.Reader
 	clock       clock.PassiveClock

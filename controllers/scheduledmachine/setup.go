@@ -120,7 +120,7 @@ func (r *Reconciler) ofKind(ctx context.Context, crd client.Object) []ctrl.Reque
 }
 
 // resync filters for the updates that the cache delivers every --sync-period. They correct timers after the wall clock
-// was set or the host was suspended: timers count only running time.
+// was set or the host was suspended: timers count only running time. It does not filter other events.
 func resync() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()

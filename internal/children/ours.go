@@ -109,8 +109,9 @@ func Claim(child client.Object, sm *v1alpha1.ScheduledMachine) (changed bool) {
 	return changed
 }
 
-// Orphaned reports whether the ScheduledMachine of m does not exist. uid is the UID of the ScheduledMachine with the name
-// of its parent, empty if there is none. If the garbage collector has removed the owner reference, the label counts.
+// Orphaned reports whether the ScheduledMachine of m does not exist. uid is the UID of the ScheduledMachine with the
+// name of its parent, empty if there is none. If the garbage collector has removed the owner reference, the label
+// counts.
 func Orphaned(m *clusterv1.Machine, uid types.UID) bool {
 	ref := metav1.GetControllerOf(m)
 	return MadeByUs(m) && (uid == "" || ref != nil && ref.UID != uid)

@@ -46,6 +46,7 @@ func connect(config clientcmd.ClientConfig) (*cluster, error) {
 		return nil, failed("reading kubeconfig", err)
 	}
 	c.QPS, c.Burst = 50, 300 // as kubectl: with client-go's defaults, undo-delete of 100 machines takes minutes
+	// As kubectl. By default, controller-runtime sends warnings to its own logger, which is not set.
 	c.WarningHandler = rest.WarningLogger{}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {

@@ -106,8 +106,8 @@ func forget(ctx context.Context, o Options, c *cluster, name string, absent erro
 		"the ReclaimedMachine is deleted now, and a new ScheduledMachine follows its schedule.\n", name, why))
 }
 
-// turnOn turns the schedule on. With resumeAfterReclaim: OnResume it also removes the record of the reclaim, because the
-// schedule may already be on.
+// turnOn turns the schedule on. With resumeAfterReclaim: OnResume it also removes the record of the reclaim, because
+// the schedule may already be on.
 func turnOn(m *v1alpha1.ScheduledMachine) {
 	if m.AwaitsResume() { // Otherwise the controller removes the record.
 		delete(m.Annotations, v1alpha1.ReclaimedAnnotation)
