@@ -67,6 +67,10 @@ const reclaimConcurrency = 100
 // departureConcurrency is how many Clusters are planned at once. A plan takes milliseconds for a thousand machines.
 const departureConcurrency = 4
 
+// departureWrites is how many departures of a Cluster are written at once. It is the cap of a thousand machines, so that
+// slow webhooks do not delay one behind the other.
+const departureWrites = 50
+
 // installationConcurrency is how many workload clusters are reconciled at once. A slow one must not delay the others.
 const installationConcurrency = 50
 
@@ -222,11 +226,11 @@ func (s *shared) setUpMachines() error {
 	if !s.WipeGuard && s.DepartureCap == 0 {
 		doubted = nil // No rail is on.
 	}
-	steps, woken := s.steps()
+	steps, woken := s.steps(doubted)
 	rush, reader, live := &wake.ReclaimTracker{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
-			Clock: s.Clock, APIClock: doubted, Actuate: s.write, Steps: steps, Cap: s.DepartureCap, Lease: s.Lease, WipeGuard: s.WipeGuard,
+			Clock: s.Clock, APIClock: doubted, Actuate: s.write, Steps: steps, Cap: s.DepartureCap, Writes: departureWrites, Lease: s.Lease, WipeGuard: s.WipeGuard,
 			Reader: reader, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
@@ -238,7 +242,7 @@ func (s *shared) setUpMachines() error {
 			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
 		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(reclaimConcurrency, workers.Deadline)),
 		(&departure.HookReconciler{
-			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
+			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
 			Steps: steps, Woken: woken, WatchFilter: s.WatchFilter,
 		}).SetupWithManager(s.mgr, s.watch.Options(hookConcurrency, workers.Deadline)),
 		(&departure.OrphanReconciler{Reader: reader, WatchFilter: s.WatchFilter}).SetupWithManager(s.mgr, s.watch.Options(1, workers.Deadline)),
@@ -246,14 +250,14 @@ func (s *shared) setUpMachines() error {
 }
 
 // steps returns the departure steps of the enabled features, and the sources whose events trigger departure.HookReconciler.
-func (s *shared) steps() (steps leaving.Steps, woken []source.Source) {
+func (s *shared) steps(doubted *apiclock.Clock) (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
 		balancers := detach.Step{Reader: s.mgr.GetClient()}
 		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock)}
 		steps, woken = append(steps, balancers, pods), append(append(woken, balancers.Woken(s.mgr)...), pods.Woken())
 	}
 	if feature.Gates.Enabled(feature.EvictionGuard) {
-		operators := &eviction.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock), By: ManagerName}
+		operators := &eviction.Step{Clock: s.Clock, APIClock: doubted, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock), By: ManagerName}
 		steps, woken = append(steps, operators), append(woken, operators.Woken())
 	}
 	return steps, woken

@@ -409,8 +409,10 @@ const (
 	WipeQuarantineReason = "WipeQuarantine"
 	// DeparturesHeldReason means that a person holds the departures of the Cluster.
 	DeparturesHeldReason = "DeparturesHeld"
-	// WarmUpReason means that the manager became leader a moment ago, and does not know yet
-	// which machines left before.
+	// MachinePausedReason means that the Machine has the annotation cluster.x-k8s.io/paused. It leaves after that is removed.
+	MachinePausedReason = "MachinePaused"
+	// WarmUpReason means that the manager began to serve the Cluster a moment ago, for example as a new leader, and
+	// does not know yet which machines left before.
 	WarmUpReason = "WarmUp"
 	// ClockSuspectReason means that the manager's clock differs from the API server's, or was set a moment ago.
 	ClockSuspectReason = "ClockSuspect"

@@ -61,7 +61,7 @@ func TestAnExemptRecordByHandExpires(t *testing.T) {
 		children.SetDeparture(m, d)
 	})
 	var began []int
-	for range 12 {
+	for range 30 {
 		w.plan()
 		w.leaves(v1alpha1.UnscheduledLane, 3)
 		began = append(began, w.begin()...)

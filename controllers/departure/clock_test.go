@@ -16,13 +16,19 @@ import (
 // hears sends a response of the API server by which our clock is ahead.
 func (w *world) hears(ctx context.Context, ahead time.Duration) {
 	w.Helper()
+	answers(ctx, w, w.r.APIClock, w.clock.Now().Add(-ahead))
+}
+
+// answers sends a response of the API server with this time.
+func answers(ctx context.Context, t testing.TB, c *apiclock.Clock, at time.Time) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://lab.test/api", nil)
 	if err != nil {
-		w.Fatal(err)
+		t.Fatal(err)
 	}
-	res, err := w.r.APIClock.Transport(says(w.clock.Now().Add(-ahead))).RoundTrip(req)
+	res, err := c.Transport(says(at)).RoundTrip(req)
 	if err != nil {
-		w.Fatal(err)
+		t.Fatal(err)
 	}
 	_ = res.Body.Close()
 }
@@ -58,5 +64,31 @@ func TestAClockThatIsWrongHoldsEverybody(t *testing.T) {
 	}
 	if w.plan(); len(w.begin()) != 1 {
 		t.Errorf("nobody leaves by a clock that is right: %+v", w.waits(0))
+	}
+}
+
+// TestAStepOfTheClockEndsNoWaitAtTheHooks sets the clock an hour ahead while two extensions hold a Machine.
+func TestAStepOfTheClockEndsNoWaitAtTheHooks(t *testing.T) {
+	w := newHookWorld(t, "a-lb", "b-operator")
+	w.answers = map[string]int32{"a-lb": 50, "b-operator": 50}
+	w.leave()
+	w.settle()
+	w.r.APIClock = apiclock.New(w.clock)
+	right := w.clock.Now()
+	w.clock.SetTime(right.Add(time.Hour))
+	answers(t.Context(), t, w.r.APIClock, right)
+	if next := w.settle(); w.held() != "pre-drain pre-terminate" || next != rails.Apart {
+		t.Errorf("held by %q: %s; it is reconciled again in %s", w.held(), w.waits(), next)
+	}
+	w.clock.SetTime(right.Add(10 * time.Second))
+	for range 3 {
+		answers(t.Context(), t, w.r.APIClock, w.clock.Now())
+	}
+	if w.settle(); w.held() != "pre-drain pre-terminate" {
+		t.Errorf("the deadline has not passed by the right clock: %s", w.waits())
+	}
+	w.clock.SetTime(right.Add(time.Minute))
+	if w.settle(); w.held() != "pre-terminate" {
+		t.Errorf("the deadline has passed: held by %q: %s", w.held(), w.waits())
 	}
 }

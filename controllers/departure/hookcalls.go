@@ -22,6 +22,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
 
@@ -41,7 +42,7 @@ func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, p
 		if v.call {
 			r.HookCaller.StartCall(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
-		o.add(v, v1alpha1.WaitingForExtensionReason)
+		o.add(r.ifTrusted(v, now), v1alpha1.WaitingForExtensionReason)
 	}
 	if err := r.checkSteps(ctx, s, phase, &o, now); err != nil {
 		return time.Time{}, err
@@ -78,9 +79,19 @@ func (r *HookReconciler) checkSteps(ctx context.Context, s *scope, phase hooksv1
 		if err != nil {
 			return err
 		}
-		o.add(verdict{holds: v.Holds, again: v.Again, missed: v.Missed, failed: v.Failed, note: v.Note}, v.Reason)
+		o.add(r.ifTrusted(verdict{holds: v.Holds, again: v.Again, missed: v.Missed, failed: v.Failed, note: v.Note}, now), v.Reason)
 	}
 	return nil
+}
+
+// ifTrusted returns the verdict v. While the clock is suspect, a deadline may not have passed: a verdict that missed it
+// holds the Machine.
+func (r *HookReconciler) ifTrusted(v verdict, now time.Time) verdict {
+	if v.missed && r.APIClock.Trust() == rails.Suspect {
+		v.missed, v.holds, v.again = false, true, now.Add(rails.Apart)
+		v.note += "; it is waited for while the manager's clock may be wrong"
+	}
+	return v
 }
 
 // grace returns how long the departure may take, zero without a ScheduledMachine.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -45,6 +46,8 @@ type Extensions interface {
 type HookReconciler struct {
 	// Clock is the source of the time.
 	Clock clock.PassiveClock
+	// APIClock returns the trust in Clock. With nil, Clock is trusted.
+	APIClock *apiclock.Clock
 	// Reader reads Machines, Clusters, ScheduledMachines, MachineDeletionHooks and the metadata of Namespaces
 	// from the manager's cache.
 	Reader client.Reader

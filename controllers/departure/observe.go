@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,8 @@ type machine struct {
 	exempt bool
 	// record is its request, also if that is not written yet.
 	record v1alpha1.Departure
+	// expires is when its admission expires, if it has one.
+	expires time.Time
 }
 
 // An observation has the objects of one Cluster, as one run of the planner reads them.
@@ -45,6 +48,8 @@ type observation struct {
 	fleet departurecap.Fleet
 	// candidates are the machines that wait for an admission, by departurecap.Candidate.Name.
 	candidates map[string]*machine
+	// paused are the requests of paused Machines. They are no candidates.
+	paused []departurecap.Waiting
 	// admitted are the machines that this planner has admitted and whose deletion is not acknowledged. expired are the
 	// machines whose admission has expired.
 	admitted, expired []*machine
@@ -58,8 +63,8 @@ type member struct {
 	neverRan bool
 	// started reports that the Machine has started to leave, and that this is counted.
 	started bool
-	// admitted is when this planner admitted the Machine, zero if it did not. The cache may not show the admission yet.
-	// tried is when it last sent the deletion. deleted reports that the API server acknowledged it.
+	// admitted is when the write of this planner's admission ended, zero without one. The cache may not show it yet. tried is
+	// when its last delete call ended. deleted reports that the API server acknowledged it.
 	admitted, tried time.Time
 	deleted         bool
 	// refused is when an admission could last not be written, zero if never. It may have been written.
@@ -193,34 +198,43 @@ func (c *cluster) start(e *member, at time.Time) {
 	}
 }
 
+// expiry returns when an admission with this Since expires. This planner's own admission lasts for one Window after its
+// write ended, and until its last delete call ended.
+func (e *member) expiry(since time.Time) time.Time {
+	if e.admitted.IsZero() || since.After(e.admitted) {
+		return since.Add(children.AdmissionLasts)
+	}
+	return latest(e.admitted.Add(departurecap.Window), e.tried)
+}
+
 // addStaying counts a machine that has not started to leave. An admission counts as a start at every instant until it
 // expires, and for one Window after that: a delete call that was sent may still arrive. Only this planner's own admissions
 // lead to a deletion. An admission of another leader, or a forged one, expires, whatever its lane.
 func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 	f := &o.fleet
 	d, admitted := children.DepartureOf(m.Machine, f.Now)
-	own := !e.admitted.IsZero() && !f.Now.Before(e.admitted) && f.Now.Before(e.admitted.Add(children.AdmissionLasts))
+	own := !e.admitted.IsZero() && !f.Now.Before(e.admitted) && f.Now.Before(e.admitted.Add(departurecap.Window))
+	m.expires = e.expiry(d.Since.Time)
 	switch {
 	case m.exempt:
 	case admitted || own:
-		expires := latest(d.Since.Time, e.admitted).Add(children.AdmissionLasts)
-		expired := !f.Now.Before(expires)
-		if expired && o.paused(m) {
+		expired := !f.Now.Before(m.expires)
+		if expired && o.isPaused(m) {
 			break
 		}
 		f.Departed++
-		f.Started = append(f.Started, departurecap.Earliest(f.Now, expires))
+		f.Started = append(f.Started, departurecap.Earliest(f.Now, m.expires))
 		m.record = d
 		switch {
 		case expired:
 			o.expired = append(o.expired, m)
-		case own && admitted && !e.deleted && !o.paused(m) && !f.Now.Before(e.tried.Add(retry)):
+		case own && admitted && !e.deleted && !o.isPaused(m) && !f.Now.Before(e.tried.Add(retry)):
 			o.admitted = append(o.admitted, m)
 			o.next = departurecap.Earliest(o.next, f.Now.Add(retry))
-		case own && admitted && !e.deleted && !o.paused(m):
+		case own && admitted && !e.deleted && !o.isPaused(m):
 			o.next = departurecap.Earliest(o.next, e.tried.Add(retry))
 		default:
-			o.next = departurecap.Earliest(o.next, expires)
+			o.next = departurecap.Earliest(o.next, m.expires)
 		}
 		return
 	}
@@ -254,7 +268,7 @@ func latest(a, b time.Time) time.Time {
 func (o *observation) candidate(m *machine, e *member) (departurecap.Candidate, bool) {
 	now := o.fleet.Now
 	orphan := m.scheduled == nil && m.DeletionTimestamp.IsZero() // Nothing requests its departure any more.
-	if m.exempt || orphan || o.paused(m) {
+	if m.exempt || orphan || o.isParentPaused(m) {
 		return departurecap.Candidate{}, false
 	}
 	state, record := children.StateOf(m.Machine, now)
@@ -289,13 +303,24 @@ func (o *observation) candidate(m *machine, e *member) (departurecap.Candidate, 
 	if requested {
 		o.candidates[c.Name] = m
 	}
-	return c, true
+	if !annotations.HasPaused(m.Machine) {
+		return c, true
+	}
+	if requested {
+		o.paused = append(o.paused, departurecap.Waiting{Candidate: c, Reason: v1alpha1.MachinePausedReason, Message: fmt.Sprintf(
+			"Machine %s has the annotation %s: it stays until that is removed", m.Name, clusterv1.PausedAnnotation)})
+	}
+	return departurecap.Candidate{}, false
 }
 
-// paused reports whether nothing is done to m.
-func (o *observation) paused(m *machine) bool {
-	return o.cluster != nil && annotations.IsPaused(o.cluster, m.Machine) || annotations.HasPaused(m.Machine) ||
-		m.scheduled != nil && annotations.HasPaused(m.scheduled)
+// isPaused reports whether nothing is done to m.
+func (o *observation) isPaused(m *machine) bool {
+	return annotations.HasPaused(m.Machine) || o.isParentPaused(m)
+}
+
+// isParentPaused reports whether the Cluster or the ScheduledMachine of m is paused.
+func (o *observation) isParentPaused(m *machine) bool {
+	return o.cluster != nil && ptr.Deref(o.cluster.Spec.Paused, false) || m.scheduled != nil && annotations.HasPaused(m.scheduled)
 }
 
 // unrequested returns the announced end of m's window, if it ended within the last Window.

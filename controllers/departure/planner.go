@@ -42,6 +42,8 @@ type Reconciler struct {
 	Steps leaving.Steps
 	// Cap bounds how many machines may start to leave. Zero sets no limit.
 	Cap departurecap.Fraction
+	// Writes is how many writes of a Cluster are sent at once. Zero means one.
+	Writes int
 	// Lease is the lease duration of leader election: for so long another manager may still act as leader. Zero
 	// means that there is no other manager.
 	Lease time.Duration
@@ -57,15 +59,15 @@ type Reconciler struct {
 	// Recorder records Events on Clusters.
 	Recorder events.EventRecorder
 
-	mu sync.Mutex
-	// since is when the planner of this manager first ran, zero before.
-	since time.Time
+	mu    sync.Mutex
 	fleet map[client.ObjectKey]*cluster
 }
 
 // A cluster is the planner's state of one Cluster between reconciles. Only the worker that reconciles the
 // Cluster uses it, except counts, share and shown, which r.mu guards.
 type cluster struct {
+	// since is when the planner first ran for the Cluster, zero before.
+	since time.Time
 	// members are the machines of the last run, nil before the first.
 	members map[types.UID]*member
 	// starts are the starts of departures within departurecap.MaxWait. departed counts all starts of machines that had a
@@ -95,23 +97,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	c.count(o, now)
 	opens := r.checkRails(ctx, key, c, o)
 	plan := r.plan(c, o.fleet).Only(func(name string) bool { return o.candidates[name] != nil })
+	plan.Held = append(plan.Held, o.paused...)
 	deferred := false
 	if !r.Actuate.Suppresses() {
 		deferred, err = r.publish(ctx, key, c, o, plan)
 		r.recount(c, o.fleet, plan, r.Clock.Now())
 	}
 	r.report(ctx, key, c, plan, deferred, now)
-	next := departurecap.Earliest(departurecap.Earliest(o.next, plan.Next), opens)
+	next, ended := departurecap.Earliest(departurecap.Earliest(o.next, plan.Next), opens), r.Clock.Now()
 	if err != nil {
-		next = departurecap.Earliest(next, now.Add(retry))
+		next = departurecap.Earliest(next, ended.Add(retry))
 	}
-	if r.Clock.Since(now) > longestRun {
-		next = departurecap.Earliest(next, now) // The plan is old.
+	if ended.Sub(now) > longestRun {
+		next = departurecap.Earliest(next, ended) // The plan is old.
 	}
 	if next.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(next.Sub(now), time.Millisecond)}, nil
+	return ctrl.Result{RequeueAfter: max(next.Sub(ended), time.Millisecond)}, nil
 }
 
 // plan decides which departures of a Cluster start now, while other workers plan the other Clusters. Until recount, its
@@ -125,8 +128,8 @@ func (r *Reconciler) plan(c *cluster, f departurecap.Fleet) departurecap.Plan {
 		}
 	}
 	p := departurecap.Decide(f, r.Cap)
-	if c.counts = f.After(p, f.Now.Add(departurecap.MaxWait)); r.Actuate.Suppresses() {
-		c.counts = f.After(departurecap.Plan{}, f.Now) // Nothing starts.
+	if c.counts = f.After(p, r.Cap, f.Now.Add(departurecap.MaxWait)); r.Actuate.Suppresses() {
+		c.counts = f.After(departurecap.Plan{}, r.Cap, f.Now) // Nothing starts.
 	}
 	return p
 }
@@ -135,7 +138,7 @@ func (r *Reconciler) plan(c *cluster, f departurecap.Fleet) departurecap.Plan {
 func (r *Reconciler) recount(c *cluster, f departurecap.Fleet, p departurecap.Plan, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.counts = f.After(p, at)
+	c.counts = f.After(p, r.Cap, at)
 }
 
 // retry is the delay after a record could not be written, or a Machine not be deleted.

@@ -197,11 +197,11 @@ func TestARefusedAdmissionCounts(t *testing.T) {
 	w := newWorld(t, 10)
 	w.warm()
 	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
-	w.refused = errors.New("a webhook is down")
+	w.refused, w.slow = errors.New("a webhook is down"), 2*time.Second
 	if next := w.plan(); next != time.Second {
-		t.Errorf("the planner looks again in %s", next)
+		t.Errorf("the planner looks again %s after a slow run", next)
 	}
-	w.refused = nil
+	w.refused, w.slow = nil, 0
 	w.after(time.Second)
 	if w.plan(); len(w.begin()) != 0 {
 		t.Error("the admission may have been written")
@@ -315,17 +315,6 @@ func TestADeletionIsTriedOnceASecond(t *testing.T) {
 	}
 }
 
-// TestAnAdmissionThatComesTooLateDeletesNothing has an API server that stores an admission after it has expired.
-func TestAnAdmissionThatComesTooLateDeletesNothing(t *testing.T) {
-	w := newWorld(t, 10)
-	w.warm()
-	w.leaves(v1alpha1.UnscheduledLane, 3)
-	w.slow = departurecap.Window
-	if next := w.plan(); w.deletions != 0 || next != time.Millisecond {
-		t.Errorf("%d delete calls, the planner looks again in %s", w.deletions, next)
-	}
-}
-
 // TestAnAnswerOfAnotherLeaderStays changes the answer on the record, as a second leader does.
 func TestAnAnswerOfAnotherLeaderStays(t *testing.T) {
 	w := newWorld(t, 10)
@@ -357,14 +346,26 @@ func TestAKilledMachineIsNotAnswered(t *testing.T) {
 	}
 }
 
-// TestAPausedMachineIsNotAnswered pauses one Machine of two that have requested their departures.
-func TestAPausedMachineIsNotAnswered(t *testing.T) {
+// TestAPausedMachineIsHeld pauses one Machine of two that have requested their departures.
+func TestAPausedMachineIsHeld(t *testing.T) {
 	w := newWorld(t, 10)
 	w.warm()
 	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
 	w.change(3, func(m *clusterv1.Machine) { m.Annotations[clusterv1.PausedAnnotation] = "" })
 	if w.plan(); !slices.Equal(w.begin(), []int{4}) {
 		t.Error("a paused machine leaves, or takes the turn of another")
+	}
+	if w.waits(3).Reason != v1alpha1.MachinePausedReason {
+		t.Errorf("its record does not show the pause: %+v", w.waits(3))
+	}
+	patches := w.patches
+	w.after(departurecap.Window)
+	if w.plan(); w.patches != patches {
+		t.Error("the same answer is written again")
+	}
+	w.change(3, func(m *clusterv1.Machine) { delete(m.Annotations, clusterv1.PausedAnnotation) })
+	if w.plan(); !slices.Equal(w.begin(), []int{3}) {
+		t.Error("it does not leave after the pause")
 	}
 }
 
@@ -440,5 +441,27 @@ func TestStartsOfASlowPlanCountForOthers(t *testing.T) {
 	w.after(departurecap.Window)
 	if counted := w.r.StartedElsewhere(w.clock.Now()); len(counted) != 0 {
 		t.Errorf("another Cluster counts %v a window later", counted)
+	}
+}
+
+// TestAClusterFromAnotherManagerWarmsUp labels the ScheduledMachines of a Cluster for a manager that has been leader for
+// long. A machine that started to leave a moment before, under another manager, is gone.
+func TestAClusterFromAnotherManagerWarmsUp(t *testing.T) {
+	w := newWorld(t, 2)
+	w.filter = "ours"
+	w.label(0, "theirs")
+	w.label(1, "theirs")
+	w.start()
+	w.warm()
+	w.after(time.Hour)
+	w.leaves(v1alpha1.ScheduledLane, 1)
+	w.label(0, w.filter)
+	w.label(1, w.filter)
+	if next := w.plan(); len(w.begin()) != 0 || next != departurecap.Window || w.waits(1).Reason != v1alpha1.WarmUpReason {
+		t.Errorf("it waits for %+v, the planner looks again in %s", w.waits(1), next)
+	}
+	w.after(departurecap.Window)
+	if w.plan(); !slices.Equal(w.begin(), []int{1}) {
+		t.Error("it does not leave after a window")
 	}
 }

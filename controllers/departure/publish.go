@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,57 +31,62 @@ import (
 // candidate that it did not defer before. A Machine that has changed since it was read is a conflict, which
 // Reconcile tries again: the change may be one that starts no run. After longestRun it stops, and Reconcile plans again.
 func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departurecap.Plan) (deferred bool, err error) {
-	var errs []error
+	var writes []func() error
 	for _, m := range o.admitted {
-		if r.old(o) {
-			break
-		}
-		errs = append(errs, r.delete(ctx, c, m, m.DeepCopy()))
+		writes = append(writes, func() error { return r.delete(ctx, c, m, m.DeepCopy()) })
 	}
 	for _, a := range p.Admitted {
-		if r.old(o) {
-			break
-		}
-		errs = append(errs, r.admit(ctx, key, c, o.candidates[a.Name], a, o.fleet.Now))
+		writes = append(writes, func() error { return r.admit(ctx, key, c, o.candidates[a.Name], a, o.fleet.Now) })
 	}
 	for _, m := range o.expired {
-		if r.old(o) {
-			break
-		}
-		_, err := r.set(ctx, m.DeepCopy(), expire(m.record), children.Withdraw)
-		errs = append(errs, err)
+		writes = append(writes, func() error {
+			_, err := r.set(ctx, m.DeepCopy(), expire(m), children.Withdraw)
+			return err
+		})
 	}
-	deferred, err = r.answerAll(ctx, key, c, o, p)
-	return deferred, errors.Join(append(errs, err)...)
+	err = r.parallel(ctx, o, writes)
+	deferred, unanswered := r.answerAll(ctx, key, c, o, p)
+	return deferred, errors.Join(err, unanswered)
 }
 
 // answerAll writes why machines wait. After an error other than a conflict, it tries a machine again after one Window: no
 // departure depends on an answer.
 func (r *Reconciler) answerAll(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departurecap.Plan) (deferred bool, err error) {
-	var errs []error
+	var mu sync.Mutex // It guards deferred and o.next.
+	var writes []func() error
 	for _, w := range slices.Concat(p.Held, p.Deferred) {
-		if r.old(o) {
-			break
-		}
 		m := o.candidates[w.Name]
-		first, err := r.answer(ctx, key, c, m, w)
-		deferred = deferred || first
-		if err == nil || apierrors.IsConflict(err) {
-			errs = append(errs, err)
-			continue
-		}
-		c.members[m.UID].unanswered = o.fleet.Now
-		o.next = departurecap.Earliest(o.next, o.fleet.Now.Add(departurecap.Window))
+		writes = append(writes, func() error {
+			first, err := r.answer(ctx, key, c, m, w)
+			mu.Lock()
+			defer mu.Unlock()
+			deferred = deferred || first
+			if err == nil || apierrors.IsConflict(err) {
+				return err
+			}
+			c.members[m.UID].unanswered = r.Clock.Now()
+			o.next = departurecap.Earliest(o.next, r.Clock.Now().Add(departurecap.Window))
+			return nil
+		})
 	}
-	return deferred, errors.Join(errs...)
+	err = r.parallel(ctx, o, writes)
+	return deferred, err
+}
+
+// parallel sends the writes of a plan, up to r.Writes at once. After longestRun it sends no more.
+func (r *Reconciler) parallel(ctx context.Context, o *observation, writes []func() error) error {
+	errs := make([]error, len(writes))
+	workqueue.ParallelizeUntil(ctx, max(1, r.Writes), len(writes), func(i int) {
+		if r.Clock.Since(o.fleet.Now) <= longestRun {
+			errs[i] = writes[i]()
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // longestRun bounds the time from a plan to its last write. Slow writes about machines that wait must not delay the next
 // admission.
 const longestRun = departurecap.Window / 2
-
-// old reports that a plan is too old to be carried out.
-func (r *Reconciler) old(o *observation) bool { return r.Clock.Since(o.fleet.Now) > longestRun }
 
 // answer writes why a machine waits, unless that is on record, or another leader has changed it since, or the write failed
 // within the last Window. deferred reports that the cap defers the machine, and did not before.
@@ -121,19 +128,22 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 	}
 	admitted := m.DeepCopy()
 	wrote, err := r.set(ctx, admitted, d, change)
-	e := c.members[m.UID]
+	e, answered := c.members[m.UID], r.Clock.Now()
 	if err != nil && !apierrors.IsConflict(err) {
-		e.admitted, e.deleted, e.refused = now, false, now
+		e.admitted, e.deleted, e.refused = answered, false, answered
 	}
-	if err != nil {
+	if err != nil || !wrote {
 		return err
 	}
-	if !wrote {
-		return nil
-	}
-	e.admitted, e.deleted = now, false
+	e.admitted, e.deleted = answered, false
 	if m.record.ExpiredAt.IsZero() {
 		departures.WithLabelValues(key.Namespace, key.Name, string(a.Lane)).Inc()
+	}
+	if m.scheduled != nil { // The write may have taken long, and the schedule may have changed meanwhile.
+		m.scheduled = m.scheduled.DeepCopy()
+		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(m.scheduled), m.scheduled); err != nil {
+			return err // The next run deletes the Machine.
+		}
 	}
 	return r.delete(ctx, c, m, admitted)
 }
@@ -169,14 +179,17 @@ func (r *Reconciler) unhooked(ctx context.Context, m *machine) bool {
 	return err == nil && len(hooks)+len(steps) == 0
 }
 
-// delete deletes an admitted Machine. admitted is its version with the admission.
+// delete deletes an admitted Machine that is still due to leave. admitted is its version with the admission.
 func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitted *clusterv1.Machine) error {
 	e, now := c.members[m.UID], r.Clock.Now()
 	if state, _ := children.StateOf(admitted, now); state != children.Admitted {
 		return nil // The admission has expired, or another client has deleted it: HookReconciler removes the hooks.
 	}
-	e.tried = now
+	if due, _ := m.due(now); !due {
+		return nil // Its ScheduledMachine removes the request, or the admission expires.
+	}
 	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})
+	e.tried = r.Clock.Now()
 	if e.deleted = err == nil; err != nil && !apierrors.IsConflict(err) {
 		telemetry.Failed(name)
 		ctrl.LoggerFrom(ctx).Error(err, "Deleting Machine", "Machine", client.ObjectKeyFromObject(m))
@@ -196,12 +209,13 @@ func (m *machine) intent(now time.Time) actuate.Intent {
 	return i
 }
 
-// expire returns the request that an expired admission becomes again.
-func expire(d v1alpha1.Departure) v1alpha1.Departure {
+// expire returns the request that the expired admission of a machine becomes again.
+func expire(m *machine) v1alpha1.Departure {
+	d := m.record
 	if d.RequestedAt.IsZero() {
 		d.RequestedAt = d.Since
 	}
-	d.ExpiredAt = metav1.NewTime(d.Since.Add(children.AdmissionLasts))
+	d.ExpiredAt = v1alpha1.DepartureTime(m.expires)
 	d.Since, d.Cycle, d.Skips = metav1.Time{}, 0, nil
 	return d
 }

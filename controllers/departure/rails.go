@@ -63,9 +63,13 @@ func (r *Reconciler) clock(ctx context.Context, key client.ObjectKey, _ *cluster
 	}, o.fleet.Now.Add(rails.Apart)
 }
 
-// warmUp holds departures after this manager became leader.
+// warmUp holds departures after this manager became leader, or got a Cluster from another manager. It counts from the
+// first run for the Cluster. The caches are synced by then.
 func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o *observation) (*departurecap.Hold, time.Time) {
-	stage, next := r.lead(o.fleet.Now, r.APIClock.Trust() != rails.Untold).WarmUp(o.fleet.Now)
+	if c.since.IsZero() {
+		c.since = o.fleet.Now
+	}
+	stage, next := rails.Lead{Since: c.since, Lease: r.Lease, Told: r.APIClock.Trust() != rails.Untold}.WarmUp(o.fleet.Now)
 	if stage == rails.Warm {
 		return nil, time.Time{}
 	}
@@ -75,23 +79,13 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 	}
 	hold := &departurecap.Hold{
 		Reason:  v1alpha1.WarmUpReason,
-		Message: "The manager became leader a moment ago: no machine starts to leave before the departures under the previous leader no longer count (10s)",
+		Message: "The manager began to serve the Cluster a moment ago: no machine starts to leave before the departures under the previous manager no longer count (10s)",
 	}
 	if stage == rails.Learning {
 		hold.Unscheduled = true
-		hold.Message = "The manager became leader a moment ago: no unscheduled departure starts before the lease of the previous leader has expired"
+		hold.Message = "The manager began to serve the Cluster a moment ago: no unscheduled departure starts before the lease of the previous leader has expired"
 	}
 	return hold, next
-}
-
-// lead returns the state of the warm-up. It counts from the first planner run. The caches are synced by then.
-func (r *Reconciler) lead(now time.Time, clockSampled bool) rails.Lead {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.since.IsZero() {
-		r.since = now
-	}
-	return rails.Lead{Since: r.since, Lease: r.Lease, Told: clockSampled}
 }
 
 // wipe holds unscheduled departures while nearly all machines of the Cluster or of the fleet would leave at once and this

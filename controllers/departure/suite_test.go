@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,12 +79,20 @@ type world struct {
 	// refused is the error of every patch, undeletable of every deletion. locked has the Machines that a webhook refuses to
 	// change and to delete. slow is how long each patch and live list takes.
 	refused, undeletable error
-	// deletions and patches count the calls.
+	// lost is the error of every patch that was applied. slowDelete is how long each deletion takes.
+	lost       error
+	slowDelete time.Duration
+	// deletions and patches count the calls, starts has the times of the successful deletions. mu guards them.
+	mu                 sync.Mutex
 	deletions, patches int
+	starts             []time.Time
 	// patching is called in each patch.
 	patching func()
 	locked   map[string]bool
 	slow     time.Duration
+	// bubble is when the synctest bubble of the test began, zero without one. In a bubble, parallel writes take as long as
+	// one.
+	bubble time.Time
 	// ahead is how far our clock is ahead of the API server's.
 	ahead time.Duration
 	// unread is the error of a cache that cannot return the Cluster.
@@ -101,7 +110,9 @@ func newWorld(t *testing.T, machines int) *world {
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				w.mu.Lock()
 				w.patches++
+				w.mu.Unlock()
 				w.after(w.slow)
 				if w.patching != nil {
 					w.patching()
@@ -112,9 +123,12 @@ func newWorld(t *testing.T, machines int) *world {
 				if w.locked[obj.GetName()] {
 					return errLocked
 				}
-				return c.Patch(ctx, obj, patch, opts...)
+				return errors.Join(c.Patch(ctx, obj, patch, opts...), w.lost)
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				w.after(w.slowDelete)
+				w.mu.Lock()
+				defer w.mu.Unlock()
 				w.deletions++
 				if w.undeletable != nil {
 					return w.undeletable
@@ -122,6 +136,7 @@ func newWorld(t *testing.T, machines int) *world {
 				if w.locked[obj.GetName()] {
 					return errLocked
 				}
+				w.starts = append(w.starts, w.clock.Now())
 				return c.Delete(ctx, obj, opts...)
 			},
 		}).Build()
@@ -197,7 +212,14 @@ func (w *world) warm() {
 	w.plan()
 }
 
-func (w *world) after(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+func (w *world) after(d time.Duration) {
+	if w.bubble.IsZero() {
+		w.clock.SetTime(w.clock.Now().Add(d))
+		return
+	}
+	time.Sleep(d)
+	w.clock.SetTime(noon.Add(time.Since(w.bubble)))
+}
 
 // machine returns a Machine, nil if it is gone.
 func (w *world) machine(i int) *clusterv1.Machine {

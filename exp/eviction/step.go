@@ -24,7 +24,9 @@ import (
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -51,6 +53,8 @@ const (
 type Step struct {
 	// Clock returns the current time.
 	Clock clock.PassiveClock
+	// APIClock returns the trust in Clock. With nil, Clock is trusted.
+	APIClock *apiclock.Clock
 	// Actuate writes to workload clusters.
 	Actuate *actuate.Actuator
 	// ClusterCache connects to workload clusters.
@@ -100,8 +104,12 @@ type drainingNode struct {
 	notes []string
 }
 
-// checkPods checks the Node once: it cordons the Node, and requests the moves of pods that have no request yet.
+// checkPods checks the Node once: it cordons the Node, and requests the moves of pods that have no request yet. While the
+// clock is suspect, it does nothing: the deadline of a pod may not have passed.
 func (s *Step) checkPods(ctx context.Context, d leaving.Departing) leaving.Response {
+	if s.APIClock.Trust() == rails.Suspect {
+		return leaving.Response{Wait: rails.Apart, Says: "no pod is moved while the manager's clock may be wrong"}
+	}
 	reader, err := workload.Live(ctx, s.ClusterCache, d.Cluster())
 	if err != nil {
 		return leaving.Response{Err: err}

@@ -36,6 +36,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
@@ -650,4 +651,27 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	d.wants(d.turn(), true, false, asked)
+}
+
+// TestNoPodIsMovedWhileTheClockIsSuspect sets the manager's clock ahead, beyond the deadline of an operator that has been
+// asked to move a pod. The policy deletes a pod after its deadline.
+func TestNoPodIsMovedWhileTheClockIsSuspect(t *testing.T) {
+	d := newDeparture(t, 1, func(s *evictionv1.ReschedulePolicySpec) { minute(s); s.Fallback = evictionv1.FallbackDelete })
+	p := d.pod("db-0", 0)
+	d.wants(d.turn(), true, false, asked)
+	d.step.APIClock = apiclock.New(d.clock)
+	right := d.clock.Now()
+	d.clock.SetTime(right.Add(2 * time.Minute))
+	answers := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {right.UTC().Format(http.TimeFormat)}}, Body: http.NoBody}, nil
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://lab.test/api", nil)
+	d.Must(err)
+	res, err := d.step.APIClock.Transport(answers).RoundTrip(req)
+	d.Must(err)
+	d.Must(res.Body.Close())
+	d.wants(d.turn(), true, false, "no pod is moved while the manager's clock may be wrong")
+	if d.Read(p); !p.DeletionTimestamp.IsZero() {
+		t.Error("the pod is deleted by a clock that is wrong")
+	}
 }

@@ -14,8 +14,9 @@ import (
 )
 
 // AdmissionLasts is how long an admission is valid. If the Machine is not deleted by then, the departure waits for
-// another admission.
-const AdmissionLasts = departurecap.Window
+// another admission. It is workers.Deadline, because the write of the admission may take that long, and a Window for the
+// deletion.
+const AdmissionLasts = 30*time.Second + departurecap.Window
 
 // A DepartureState is the state of the departure record on a Machine: see ADR 0037.
 type DepartureState string

@@ -31,7 +31,8 @@ func Decide(f Fleet, limit Fraction) Plan {
 }
 
 // deferred returns the limit that defers a candidate after so many admissions: the Cluster's, or the one of all Clusters.
-// A candidate with a recent refusal gives way to the candidates of other Clusters.
+// A candidate gives way to those of other Clusters that have waited longer than MaxWait and longer than itself. With a
+// recent refusal, it gives way to all of them.
 func (f Fleet) deferred(limit Fraction, c Candidate, started []time.Time, admitted int) (Waiting, bool) {
 	if limit <= 0 {
 		return Waiting{}, false
@@ -44,29 +45,45 @@ func (f Fleet) deferred(limit Fraction, c Candidate, started []time.Time, admitt
 	recent := len(started) + len(Recent(o.Started, f.Now))
 	members = Counts{Active: f.Active + o.Active, NeverRan: f.NeverRan + o.NeverRan, Departed: f.Departed + o.Departed}.members(c.Lane, recent)
 	most := limit.Of(members)
-	if recent+admitted >= most || c.refused(f.Now) && o.Waiting > 0 {
+	if recent+admitted+o.before(c, f.Now) >= most || c.refused(f.Now) && o.Waiting > 0 {
 		return Waiting{c, BlastRadiusCap, limit.message(), most, members}, true
 	}
 	return Waiting{}, false
 }
 
-// After returns the counts of the Cluster after the admissions of a plan, which start at an instant.
-func (f Fleet) After(p Plan, at time.Time) Counts {
+// After returns the counts of the Cluster after the admissions of a plan with a limit, which start at an instant.
+func (f Fleet) After(p Plan, limit Fraction, at time.Time) Counts {
 	c := f.counts()
 	c.Active, c.Departed = c.Active-len(p.Admitted), c.Departed+len(p.Admitted)
-	c.Started = slices.Clip(c.Started)
+	c.Started, c.Planned = slices.Clip(c.Started), f.Now
 	for _, a := range p.Admitted {
 		if a.NeverRan {
 			c.NeverRan--
 		}
 		c.Started = append(c.Started, at)
 	}
+	started := len(Recent(f.Started, f.Now))
 	for _, w := range p.Deferred {
-		if !w.refused(f.Now) {
-			c.Waiting++
+		if w.refused(f.Now) {
+			continue
+		}
+		c.Waiting++
+		most := limit.Of(f.counts().members(w.Lane, started))
+		if w.aged(f.Now) && started+len(p.Admitted)+len(c.Aged) < most {
+			c.Aged = append(c.Aged, w.waits())
 		}
 	}
 	return c
+}
+
+// before returns how many of the candidates in c.Aged leave before a candidate of another Cluster.
+func (c Counts) before(o Candidate, now time.Time) (n int) {
+	for _, since := range c.Aged {
+		if !o.aged(now) || since.Before(o.waits()) {
+			n++
+		}
+	}
+	return n
 }
 
 // counts returns the counts of the Cluster.

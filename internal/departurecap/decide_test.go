@@ -458,6 +458,10 @@ func TestAllClustersAreOneFleet(t *testing.T) {
 func TestOtherClustersOfTheFleet(t *testing.T) {
 	refused := unscheduled("a")
 	refused.Refused = noon.Add(-time.Minute)
+	const aged = departurecap.MaxWait + time.Minute
+	waits := func(active int, planned time.Duration) departurecap.Counts {
+		return departurecap.Counts{Active: active, Waiting: 1, Aged: ago(aged), Planned: after(-planned)}
+	}
 	for name, tc := range map[string]struct {
 		reason   string
 		active   int
@@ -470,7 +474,13 @@ func TestOtherClustersOfTheFleet(t *testing.T) {
 		"TheirTwo":        {"None is left.", 1, unscheduled("a"), departurecap.Counts{Active: 38, Started: ago(time.Second, time.Second)}, false},
 		"TooManyOfThem":   {"Forty owners, or records by hand, take the starts of their Cluster only.", 100, unscheduled("a"), departurecap.Counts{Started: slices.Repeat(ago(time.Second), 40)}, true},
 		"LongAgo":         {"Starts of an hour ago raise no limit.", 1, scheduled("a"), departurecap.Counts{Active: 20, Departed: 400, Started: append(slices.Repeat(ago(time.Hour), 400), noon)}, false},
-		"RefusedGivesWay": {"A machine that could not leave lets another Cluster's go first.", 1, refused, departurecap.Counts{Active: 99, Waiting: 1}, false},
+		"RefusedGivesWay": {"A machine that could not leave lets another Cluster's go first.", 1, refused, departurecap.Counts{Active: 99, Waiting: 1, Planned: noon}, false},
+		"AgedFirst":       {"Another one has waited for more than ten minutes.", 1, unscheduled("a"), waits(19, 0), false},
+		"OlderFirst":      {"Both have waited for more than ten minutes.", 1, unscheduled("a", since(aged-1)), waits(19, 0), false},
+		"SameAge":         {"Neither gives way, or both would wait for ever.", 1, unscheduled("a", since(aged)), waits(19, 0), true},
+		"OldestFirst":     {"The other one gives way.", 1, unscheduled("a", since(aged+1)), waits(19, 0), true},
+		"RoomForBoth":     {"The limit is two.", 1, unscheduled("a"), waits(39, 0), true},
+		"NoPlanAnyMore":   {"The planner of the other Cluster fails.", 1, unscheduled("a"), waits(19, 2*departurecap.Window+1), true},
 		"RefusedAlone":    {"It is tried again.", 1, refused, departurecap.Counts{Active: 99}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -484,5 +494,31 @@ func TestOtherClustersOfTheFleet(t *testing.T) {
 				t.Errorf("the next run is at %s", p.Next)
 			}
 		})
+	}
+}
+
+// TestOnlyWaitsForOtherClustersCount checks which candidates make other Clusters wait: those that the limit of their own
+// Cluster admits.
+func TestOnlyWaitsForOtherClustersCount(t *testing.T) {
+	const aged = departurecap.MaxWait + time.Minute
+	refused := unscheduled("r", since(aged))
+	refused.Refused = noon.Add(-time.Minute)
+	old := func(name string) departurecap.Candidate { return unscheduled(name, since(aged)) }
+	busy := departurecap.Counts{Active: 10, Started: ago(time.Second)}
+	for name, tc := range map[string]struct {
+		f    departurecap.Fleet
+		want int
+	}{
+		"OneOfTwo":   {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{old("a"), old("b")}, Others: busy}, 1},
+		"OwnLimit":   {departurecap.Fleet{Active: 10, Started: ago(time.Second), Candidates: []departurecap.Candidate{old("a")}}, 0},
+		"OneStarts":  {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{old("a"), old("b")}}, 0},
+		"Young":      {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{unscheduled("a")}, Others: busy}, 0},
+		"Refused":    {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{refused}, Others: busy}, 0},
+		"HeldByWipe": {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{old("a")}, Others: busy, Holds: []departurecap.Hold{wipe}}, 0},
+	} {
+		tc.f.Now = noon
+		if got := tc.f.After(departurecap.Decide(tc.f, oneInTwenty), oneInTwenty, noon).Aged; len(got) != tc.want {
+			t.Errorf("%s: %v make other Clusters wait, want %d", name, got, tc.want)
+		}
 	}
 }

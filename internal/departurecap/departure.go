@@ -82,19 +82,31 @@ type Counts struct {
 	Started                    []time.Time
 	// Waiting is the number of deferred candidates without a recent refusal.
 	Waiting int
+	// Aged is since when those of them wait that have waited longer than MaxWait and that wait only for other Clusters.
+	Aged []time.Time
+	// Planned is when Waiting and Aged were counted.
+	Planned time.Time
 }
 
+// planLasts is how long the waiting candidates of a Cluster count for the others. Each Window, a Cluster with such
+// candidates is planned again. One whose planner fails must not delay the others.
+const planLasts = 2 * Window
+
 // Plus returns the sum of c and the counts of one more Cluster at now. From that Cluster, only the starts within Window
-// count, and no more than its own limit: other starts are exempt, or records that another client wrote.
+// count, and no more than its own limit: other starts are exempt, or records that another client wrote. Its waiting
+// candidates count for planLasts.
 func (c Counts) Plus(o Counts, limit Fraction, now time.Time) Counts {
 	recent, lately := Recent(o.Started, now), Within(o.Started, now, MaxWait)
 	o.Departed = len(lately)
+	if now.Sub(o.Planned) > planLasts {
+		o.Waiting, o.Aged = 0, nil
+	}
 	if limit > 0 {
 		recent = recent[max(0, len(recent)-limit.Of(o.members(Scheduled, len(recent)))):]
 	}
 	return Counts{
 		Active: c.Active + o.Active, NeverRan: c.NeverRan + o.NeverRan, Departed: c.Departed + o.Departed,
-		Started: append(c.Started, recent...), Waiting: c.Waiting + o.Waiting,
+		Started: append(c.Started, recent...), Waiting: c.Waiting + o.Waiting, Aged: append(c.Aged, o.Aged...),
 	}
 }
 

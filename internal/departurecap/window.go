@@ -34,7 +34,7 @@ func (p Plan) next(f Fleet, limit Fraction, started []time.Time) time.Time {
 		return time.Time{}
 	}
 	now := f.Now
-	c := f.After(p, now)
+	c := f.After(p, limit, now)
 	f.Active, f.NeverRan, f.Departed, f.Started = c.Active, c.NeverRan, c.Departed, nil
 	elsewhere := Recent(f.Others.Started, f.Now)
 	for range p.Admitted {

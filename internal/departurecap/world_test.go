@@ -75,7 +75,7 @@ func (w *world) fleet(f *farm) departurecap.Fleet {
 	fleet := w.alone(f)
 	for _, other := range w.farms {
 		if other != f {
-			fleet.Others = fleet.Others.Plus(w.alone(other).After(departurecap.Plan{}, fleet.Now), w.limits, fleet.Now)
+			fleet.Others = fleet.Others.Plus(w.alone(other).After(departurecap.Plan{}, w.limits, fleet.Now), w.limits, fleet.Now)
 		}
 	}
 	return fleet

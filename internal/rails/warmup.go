@@ -23,7 +23,7 @@ const (
 
 // A Lead is what a manager has learned since it became leader. The zero value has learned nothing.
 type Lead struct {
-	// Since is when it became leader.
+	// Since is when it became leader, or began to serve the Cluster.
 	Since time.Time
 	// Lease is the lease duration: for so long another manager that cannot renew its lease may still act as
 	// leader.

@@ -150,11 +150,14 @@ func (m *manager) setUp() error {
 	case "wipe guard":
 		planner.WipeGuard = false
 	case "warm-up": // Without warm-up, a new manager takes the first state for a long-known one.
-		planner.Clock = hourAgo{m}
-		if _, err := planner.Reconcile(context.Background(), ctrl.Request{}); err != nil {
-			return err
+		dry := &actuate.Gate{DryRun: true}
+		planner.Clock, planner.Actuate = hourAgo{m}, actuate.NewGated(dry, testenv.Gated(dry.Transport, cached))
+		for _, c := range inOrder(m.cache["Cluster"]) {
+			if _, err := planner.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)}); err != nil {
+				return err
+			}
 		}
-		planner.Clock = m
+		planner.Clock, planner.Actuate = m, write
 	case "machine hook's question":
 		hookFilter = "another manager" // The planner does not plan these machines, and no label keeps the hooks from it.
 	}
