@@ -32,7 +32,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 		if err := r.request(ctx, s, d); err != nil || s.waiting(r.Clock.Now()) != nil {
 			return err
 		}
-		s.pending = workWaits // The planner answers on the Machine. Until then there is nothing to report.
+		r.awaitPlanner(s)
 		return nil
 	case lifecycle.Depart:
 		s.pending = workWaits // lifecycle decides Depart only if there is an object to delete.

@@ -189,7 +189,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	keepLater, keepErr := r.restoreMetadata(ctx, s, d)
 	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != workDone) {
-		next := d.Recheck
+		next := departure.Earliest(d.Recheck, s.reportAt)
 		if s.pending == workFollows {
 			next = r.Clock.Now().Add(createdCheckDelay)
 		}

@@ -178,8 +178,7 @@ func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, pa
 	})
 }
 
-// reportDeparture writes the departure record of the Machine, except a request that the planner has not answered: it is
-// admitted at once in most cases.
+// reportDeparture writes the departure record of the Machine. It omits a request that is about to be withdrawn.
 func (s *scope) reportDeparture(now time.Time) {
 	s.scheduled.Status.Departure = nil
 	m := s.children.Machine
@@ -189,7 +188,7 @@ func (s *scope) reportDeparture(now time.Time) {
 	state, d := children.StateOf(m, now)
 	switch state {
 	case children.Requested:
-		if s.waiting(now) == nil {
+		if s.action != lifecycle.RequestDeparture {
 			return
 		}
 	case children.Admitted, children.Expired, children.Started:

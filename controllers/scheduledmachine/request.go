@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
@@ -26,6 +29,16 @@ func (r *Reconciler) request(ctx context.Context, s *scope, d lifecycle.Decision
 		want.Lane, want.RequestedAt, want.End = v1alpha1.ScheduledLane, v1alpha1.DepartureTime(end), v1alpha1.DepartureTime(end)
 	}
 	return kinds.IgnoreNoObject(r.Actuate.Request(ctx, s.children.Machine, want, now))
+}
+
+// awaitPlanner defers the report until the planner answers on the Machine, for at most one Window. In most cases the
+// planner answers at once. It may not answer at all: the Machine may be paused, or its writes may fail.
+func (r *Reconciler) awaitPlanner(s *scope) {
+	now := r.Clock.Now()
+	due := r.differing.Until(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}, departure.Window, now)
+	if now.Before(due) {
+		s.pending, s.reportAt = workWaits, due
+	}
 }
 
 // admitted reports whether this controller starts the departure: it is exempt. The planner deletes the Machines that it

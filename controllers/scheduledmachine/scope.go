@@ -68,8 +68,9 @@ type scope struct {
 	// action is the action of the Decision.
 	action lifecycle.Action
 
-	// pending is what act has not finished.
-	pending pending
+	// pending is what act has not finished. reportAt is when to report although it is not finished, zero if never.
+	pending  pending
+	reportAt time.Time
 
 	// filter is the watch label that the Cluster needs for a connection, empty if it needs none.
 	filter string
@@ -89,7 +90,7 @@ const (
 	workDone pending = iota
 	// workFollows: the next reconcile continues the action, when the cache shows the created object.
 	workFollows
-	// workWaits: an event of the written object triggers the next reconcile.
+	// workWaits: an event of the written object, or scope.reportAt, triggers the next reconcile.
 	workWaits
 )
 
