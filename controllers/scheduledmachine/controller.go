@@ -18,6 +18,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -89,7 +90,7 @@ type Reconciler struct {
 
 // Reconcile moves one ScheduledMachine one step towards its desired state. It returns no error of a step: after an
 // error, controller-runtime ignores RequeueAfter and backs off for up to 1000 s, past the edge of a window. Backoff
-// retries after 1 s to 5 min, or at the edge if that is sooner.
+// retries after 1 s to 5 min, or at the edge if that is sooner; a departure after maxDepartureRetry at most.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
@@ -130,11 +131,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
 		telemetry.Failed(name)
 	}
-	retry := r.Clock.Now().Add(r.Backoff.When(req))
+	backoff := r.Backoff.When(req)
+	if err != nil && next.departs {
+		backoff = min(backoff, wait.Jitter(maxDepartureRetry/2, 1))
+	}
+	retry := r.Clock.Now().Add(backoff)
 	if !next.at.After(r.Clock.Now()) || retry.Before(next.at) {
 		next.at = retry // A back-off must not delay an edge of the window.
 	}
 	return next.result(r.Clock.Now()), nil
+}
+
+// maxDepartureRetry is the maximum back-off of a departure that fails. After a fault over a shared window end, the
+// machines then leave from its end on. The jitter of up to a half spreads their tries: a thousand machines make about 44
+// tries per second, and --kube-api-qps allows 1000.
+const maxDepartureRetry = 30 * time.Second
+
+// setBackoffs sets all back-offs. Departures that cause conflicts have the same maximum as departures that fail.
+func (r *Reconciler) setBackoffs() {
+	r.fresh.MaxBackoff = maxDepartureRetry
+	if r.Backoff == nil {
+		r.Backoff = wake.Backoff()
+	}
 }
 
 // isAbout reports whether an API error is about sm, and not about a child.
@@ -199,6 +217,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
 	next := r.wakeUp(departurecap.Earliest(departurecap.Earliest(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.suppressed)
 	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
+	next.departs = d.Action.Departs()
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
 	}
@@ -389,6 +408,8 @@ type wakeUp struct {
 	priority int
 	// retry requests a retry after a back-off: an object could not be read, or a Node not be deleted.
 	retry bool
+	// departs reports that a departure is due.
+	departs bool
 }
 
 // wakeUp returns a wakeUp at the given instant, or at once.

@@ -73,6 +73,16 @@ const (
 	Release Action = "Release"
 )
 
+// Departs reports whether an action starts, continues or ends a departure.
+func (a Action) Departs() bool {
+	switch a {
+	case RequestDeparture, Depart, Expedite, Remove:
+		return true
+	default:
+		return false
+	}
+}
+
 // Reason is why. The values are reasons of the API's conditions.
 type Reason string
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduledmachine_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+)
+
+// TestAFaultOverAWindowEndDelaysNoDeparture covers a webhook that rejects all patches of Machines over the end of a
+// window. The departure is requested within 30 s of the end of the fault.
+func TestAFaultOverAWindowEndDelaysNoDeparture(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"Error":    apierrors.NewInternalError(errors.New("failed calling webhook")),
+		"Conflict": apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "box", errors.New("not now")),
+	} {
+		for _, fault := range []time.Duration{9 * time.Minute, 19 * time.Minute} {
+			t.Run(fmt.Sprint(name, "/", fault), func(t *testing.T) {
+				w := newWorld(t, nil)
+				w.running()
+				w.planned = true // No planner runs.
+				w.Fail = func(n int) (before, after error) {
+					if w.Writes[n] == "patch Machine" && w.clock.Now().Before(closed.Add(fault)) {
+						return refusal, nil
+					}
+					return nil, nil
+				}
+				w.clock.SetTime(closed)
+				for requested := false; !requested; {
+					res := w.reconcile()
+					m, _ := w.machine()
+					state, _ := children.StateOf(m, w.clock.Now())
+					if requested = state == children.Requested; !requested {
+						w.clock.SetTime(w.clock.Now().Add(res.RequeueAfter))
+					}
+					if res.RequeueAfter <= 0 || w.clock.Now().After(closed.Add(fault+31*time.Second)) {
+						t.Fatalf("%v after the end of the fault: requested=%t, the next reconcile is in %v", w.clock.Now().Sub(closed.Add(fault)), requested, res.RequeueAfter)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestFailedDeparturesAreRetriedAtDifferentTimes covers machines whose departures fail in the same second.
+func TestFailedDeparturesAreRetriedAtDifferentTimes(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "patch Machine" {
+			return apierrors.NewInternalError(errors.New("failed calling webhook")), nil
+		}
+		return nil, nil
+	}
+	w.clock.SetTime(closed)
+	waits := map[time.Duration]bool{}
+	for i := range 15 {
+		wait := w.reconcile().RequeueAfter
+		if i < 5 {
+			continue // The back-off is 1 s to 16 s.
+		}
+		if wait < 15*time.Second || wait > 30*time.Second {
+			t.Fatalf("try %d: the next one is in %v, want 15s to 30s", i, wait)
+		}
+		waits[wait] = true
+	}
+	if len(waits) < 5 {
+		t.Errorf("the waits are %v: a thousand machines would be retried at once", waits)
+	}
+}
