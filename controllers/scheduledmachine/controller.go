@@ -186,6 +186,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	evaluations.Inc()
 	now := r.Clock.Now()
+	s.clockSuspect = r.APIClock.Trust() == rails.Suspect // It is read after now: the clock may be set in between.
 	if wait := s.ejectionDelay(now); wait > 0 {
 		return wakeUp{at: now.Add(wait)}, nil
 	}

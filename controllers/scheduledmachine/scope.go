@@ -21,7 +21,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/validation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -96,7 +95,7 @@ const (
 
 func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*scope, error) {
 	s := &scope{
-		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, suppressed: r.Actuate.Suppresses(), clockSuspect: r.APIClock.Trust() == rails.Suspect,
+		scheduled: sm, invalid: validation.ScheduledMachine(sm), filter: r.watchFilter, suppressed: r.Actuate.Suppresses(),
 		stalled: r.ReclaimTracker.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}),
 	}
 

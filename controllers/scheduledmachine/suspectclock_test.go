@@ -3,6 +3,7 @@
 package scheduledmachine_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -10,6 +11,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
@@ -60,5 +64,26 @@ func TestNobodyJoinsByAClockThatIsWrong(t *testing.T) {
 	w.settle()
 	if _, made := w.machine(); !made {
 		t.Error("it does not join once the clocks agree")
+	}
+}
+
+// TestAClockThatIsSetDuringAReconcileIsSuspect shows that the clock is wrong while the objects are read. The schedule is
+// evaluated after that, by the wrong clock.
+func TestAClockThatIsSetDuringAReconcileIsSuspect(t *testing.T) {
+	w := newWorld(t, nil)
+	set := false
+	w.r = w.reconciler(w.Recorded(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if _, read := obj.(*clusterv1.Machine); read && set {
+			w.hears(time.Hour)
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}}))
+	w.r.APIClock = apiclock.New(w.clock)
+	w.settle()
+	w.clock.SetTime(monday.Add(time.Minute))
+	set = true
+	w.reconcile()
+	if _, made := w.bootstrap(); made {
+		t.Error("it joins")
 	}
 }
