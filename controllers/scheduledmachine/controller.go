@@ -39,6 +39,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
@@ -106,40 +107,56 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.hosts.Leave(req.String())
 		return ctrl.Result{}, nil // An event of its Cluster or a child enqueued it; another manager serves it.
 	}
-	read := sm.ResourceVersion
-	r.fresh.Generation(req, sm.Generation)
-	if wait := r.fresh.Hold(req, read, r.Clock.Now()); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
+	return r.serve(ctx, req, sm), nil
+}
+
+// serve reconciles sm, unless the cache is stale, a back-off lasts, or other owners wait. It returns when to reconcile
+// again. An edge of the window ends every wait.
+func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.ScheduledMachine) ctrl.Result {
+	read, now := sm.ResourceVersion, r.Clock.Now()
+	edge := machineschedule.Resolve(sm, now).Change
+	r.fresh.Input(req, sm.Generation, edge)
+	if delay := r.fresh.Hold(req, read, now); delay > 0 {
+		return wakeUp{at: departure.Earliest(edge, now.Add(delay))}.result(now)
 	}
-	if wait := r.ReclaimTracker.Wait(sm.ReclaimTimes(), r.Clock.Now()); wait > 0 && r.ReclaimTracker.StuckReason(req) == "" {
-		return ctrl.Result{RequeueAfter: wait}, nil
+	if delay := r.ReclaimTracker.Wait(sm.ReclaimTimes(), now); delay > 0 && r.ReclaimTracker.StuckReason(req) == "" {
+		return ctrl.Result{RequeueAfter: delay}
 	}
 	next, err := r.reconcile(ctx, sm)
 	r.fresh.Wrote(req, read, sm.ResourceVersion)
 	if apierrors.IsConflict(err) && isAbout(sm, err) {
 		r.fresh.Late(req, read)
 	}
-	soon, err := r.fresh.Meet(req, r.Clock.Now(), err)
-	if soon.RequeueAfter > 0 {
-		return soon, nil
-	}
-	if err == nil && !next.retry {
+	now = r.Clock.Now()
+	soon, err := r.fresh.Meet(req, now, err)
+	switch {
+	case soon.RequeueAfter > 0:
+		next = wakeUp{at: now.Add(soon.RequeueAfter)}
+	case err == nil && !next.retry:
 		r.Backoff.Forget(req)
-		return next.result(r.Clock.Now()), nil
+		return next.result(now)
+	default:
+		next = r.retry(ctx, req, next, err)
 	}
+	next.at = departure.Earliest(edge, next.at)
+	return next.result(now)
+}
+
+// retry returns when to retry a reconcile that ended with err, or that could not finish.
+func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, err error) wakeUp {
+	backoff := r.Backoff.When(req)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
 		telemetry.Failed(name)
+		if next.departs {
+			backoff = min(backoff, wait.Jitter(maxDepartureRetry/2, 1))
+		}
 	}
-	backoff := r.Backoff.When(req)
-	if err != nil && next.departs {
-		backoff = min(backoff, wait.Jitter(maxDepartureRetry/2, 1))
+	now := r.Clock.Now()
+	if retry := now.Add(backoff); !next.at.After(now) || retry.Before(next.at) {
+		next.at = retry
 	}
-	retry := r.Clock.Now().Add(backoff)
-	if !next.at.After(r.Clock.Now()) || retry.Before(next.at) {
-		next.at = retry // A back-off must not delay an edge of the window.
-	}
-	return next.result(r.Clock.Now()), nil
+	return next
 }
 
 // maxDepartureRetry is the maximum back-off of a departure that fails. After a fault over a shared window end, the
@@ -187,8 +204,8 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	evaluations.Inc()
 	now := r.Clock.Now()
 	s.clockSuspect = r.APIClock.Trust() == rails.Suspect // It is read after now: the clock may be set in between.
-	if wait := s.ejectionDelay(now); wait > 0 {
-		return wakeUp{at: now.Add(wait)}, nil
+	if delay := s.ejectionDelay(now); delay > 0 {
+		return wakeUp{at: now.Add(delay)}, nil
 	}
 	if err := r.clearUrgentDeparture(ctx, s); err != nil {
 		return wakeUp{}, err

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
@@ -73,5 +76,34 @@ func TestFailedDeparturesAreRetriedAtDifferentTimes(t *testing.T) {
 	}
 	if len(waits) < 5 {
 		t.Errorf("the waits are %v: a thousand machines would be retried at once", waits)
+	}
+}
+
+// TestTheBackOffAfterConflictsDelaysNoEdge covers a webhook that answers each status write with a conflict, and a status
+// that changed 25 minutes before the end of a window.
+func TestTheBackOffAfterConflictsDelaysNoEdge(t *testing.T) {
+	w := newWorld(t, nil)
+	w.running()
+	w.planned = true // No planner runs.
+	w.Fail = func(n int) (before, after error) {
+		if w.Writes[n] == "patch ScheduledMachine status" {
+			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("scheduledmachines").GroupResource(), "box", errors.New("not now")), nil
+		}
+		return nil, nil
+	}
+	w.clock.SetTime(closed.Add(-25 * time.Minute))
+	m, _ := w.machine()
+	w.report(m, clusterv1.ReadyCondition, metav1.ConditionFalse, "NotReady", "")
+	for w.clock.Now().Before(closed) {
+		res := w.reconcile()
+		if res.RequeueAfter <= 0 || w.clock.Now().Add(res.RequeueAfter).After(closed) {
+			t.Fatalf("at %s the next reconcile is in %v: the window ends at %s", w.clock.Now(), res.RequeueAfter, closed)
+		}
+		w.clock.SetTime(w.clock.Now().Add(res.RequeueAfter))
+	}
+	w.reconcile()
+	m, _ = w.machine()
+	if state, _ := children.StateOf(m, w.clock.Now()); state != children.Requested || !w.clock.Now().Equal(closed) {
+		t.Errorf("at %s the departure is in state %q", w.clock.Now(), state)
 	}
 }

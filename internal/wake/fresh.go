@@ -50,9 +50,9 @@ type Freshness struct {
 	// MaxBackoff is the maximum back-off after conflicts. Zero means five minutes.
 	MaxBackoff time.Duration
 
-	stale       sync.Map // ctrl.Request to replaced
-	conflicted  sync.Map // ctrl.Request to conflicts
-	generations sync.Map // ctrl.Request to int64
+	stale      sync.Map // ctrl.Request to replaced
+	conflicted sync.Map // ctrl.Request to conflicts
+	inputs     sync.Map // ctrl.Request to input
 }
 
 // replaced describes a version that was replaced. A reconcile read version and last wrote last, which is empty
@@ -78,6 +78,9 @@ type conflicts struct {
 	count int
 	until time.Time
 }
+
+// input is what a decision depends on besides objects. edge is in Unix seconds.
+type input struct{ generation, edge int64 }
 
 // Hold returns how long to wait before an object with this cached version is reconciled, zero if it is current.
 func (f *Freshness) Hold(req ctrl.Request, version string, now time.Time) time.Duration {
@@ -109,10 +112,17 @@ func (f *Freshness) Wait(req ctrl.Request, version string, now time.Time) time.D
 	return wait
 }
 
-// Generation records the generation that was read. A new generation ends the back-off.
-func (f *Freshness) Generation(req ctrl.Request, generation int64) {
-	if was, ok := f.generations.Swap(req, generation); ok && was != generation {
+// Input records the generation that was read, and the next instant at which the decision changes by time alone. A new
+// generation ends the back-off. An instant that has passed ends both waits, once.
+func (f *Freshness) Input(req ctrl.Request, generation int64, edge time.Time) {
+	v, ok := f.inputs.Swap(req, input{generation, edge.Unix()})
+	was, _ := v.(input)
+	if ok && was.generation != generation {
 		f.conflicted.Delete(req)
+	}
+	if ok && was.edge != edge.Unix() {
+		f.conflicted.Delete(req)
+		f.stale.Delete(req)
 	}
 }
 
@@ -156,5 +166,5 @@ func (f *Freshness) Late(req ctrl.Request, version string) {
 func (f *Freshness) Forget(req ctrl.Request) {
 	f.stale.Delete(req)
 	f.conflicted.Delete(req)
-	f.generations.Delete(req)
+	f.inputs.Delete(req)
 }

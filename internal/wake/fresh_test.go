@@ -144,3 +144,35 @@ func TestAConflictOfTheLaneIsBounded(t *testing.T) {
 		t.Errorf("who is gone is forgotten, not after %v", wait)
 	}
 }
+
+func TestAnEdgeEndsTheWaits(t *testing.T) {
+	var f wake.Freshness
+	var req ctrl.Request
+	edge := begin.Add(time.Hour)
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "box", nil)
+	fail := func() {
+		for range 20 {
+			_, _ = f.Meet(req, begin, conflict)
+		}
+		f.Late(req, "1")
+	}
+	f.Input(req, 1, edge)
+	fail()
+	f.Input(req, 1, edge)
+	if wait := f.Hold(req, "1", begin); wait != 5*time.Minute {
+		t.Errorf("before the edge: waits %v, want 5m", wait)
+	}
+	f.Input(req, 1, edge.Add(time.Hour))
+	if wait := f.Hold(req, "1", begin); wait != 0 {
+		t.Errorf("after the edge: waits %v", wait)
+	}
+	fail()
+	f.Input(req, 1, edge.Add(time.Hour))
+	if wait := f.Hold(req, "1", begin); wait != 5*time.Minute {
+		t.Errorf("an edge ends the waits once, not again: waits %v, want 5m", wait)
+	}
+	f.Input(req, 2, edge.Add(time.Hour))
+	if wait := f.Hold(req, "2", begin); wait != 0 {
+		t.Errorf("after an edit: waits %v", wait)
+	}
+}
