@@ -234,7 +234,7 @@ func (s *shared) setUpMachines() error {
 			Reader: reader, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
-			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Children: s.read, Actuate: s.write,
+			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Children: s.read, Actuate: s.write, Unlimited: s.unlimited,
 			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 		(&reclaim.Reconciler{
@@ -417,7 +417,7 @@ func newClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 }
 
 // unlimitedClient returns a client without a client-side rate limit. A thousand departures at one edge must not delay
-// an owner's request.
+// an owner's request or a kill switch.
 func unlimitedClient(mgr ctrl.Manager) (client.Client, error) { //nolint:forbidigo // It is made for the actuator.
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.QPS, config.RateLimiter = -1, nil

@@ -56,6 +56,9 @@ type Reconciler struct {
 	Children children.Reader
 	// Actuate carries out all writes, or suppresses them during a pause and a dry run.
 	Actuate *actuate.Actuator
+	// Unlimited is like Actuate without a client-side rate limit, for the removal by a kill switch and its report. Nil means
+	// Actuate.
+	Unlimited *actuate.Actuator
 	// Live reads from the API server where a stale cache would cause a wrong decision.
 	Live client.Reader
 	// ClusterCache provides the connections to workload clusters.
@@ -302,7 +305,7 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	if !s.paused && !conditions.Has(sm, clusterv1.PausedCondition) {
 		return false, nil // The first report adds the condition. A wrong one is corrected before any action.
 	}
-	wrote, err := r.Actuate.Paused(ctx, s.cluster, sm)
+	wrote, err := r.actuator(sm).Paused(ctx, s.cluster, sm)
 	if wrote {
 		r.fresh.Late(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}, read)
 	}
@@ -331,7 +334,7 @@ func (r *Reconciler) addMetadata(ctx context.Context, s *scope) error {
 		r.restoreReclaim(ctx, sm)
 	}
 	lending.Note(sm, r.Clock.Now())
-	if err := r.Actuate.PatchLocked(ctx, sm, before); err != nil || inherited == nil || sm.ResourceVersion != before.ResourceVersion {
+	if err := r.actuator(sm).PatchLocked(ctx, sm, before); err != nil || inherited == nil || sm.ResourceVersion != before.ResourceVersion {
 		return err
 	}
 	return r.Actuate.Delete(ctx, inherited) // The patch stored the record on the new object.

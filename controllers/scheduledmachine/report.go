@@ -53,7 +53,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 			return due, nil
 		}
 	}
-	if err := r.Actuate.PatchStatus(ctx, s.scheduled, s.before); err != nil {
+	if err := r.actuator(s.scheduled).PatchStatus(ctx, s.scheduled, s.before); err != nil {
 		return time.Time{}, err
 	}
 	r.differing.Over(req)

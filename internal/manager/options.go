@@ -105,7 +105,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.profilerAddress, "profiler-address", "", "Address of the pprof endpoint, such as localhost:6060; empty means none.")
 	fs.StringVar(&o.healthAddress, "health-addr", ":9440", "Address of the health endpoint.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute, "How often the caches deliver every object again. Settled objects are not written because of it.")
-	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Requests per second to the management cluster. A thousand windows may open at the same time; emergency reclaims are not limited.")
+	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Requests per second to the management cluster. A thousand windows may open at the same time; emergency reclaims and kill switches are not limited.")
 	fs.IntVar(&o.burst, "kube-api-burst", 2000, "Requests to the management cluster in one burst.")
 	fs.Float32Var(&o.controllers.ClusterCacheQPS, "clustercache-client-qps", -1, "Requests per second to each workload cluster. Below zero only the API server's own limit applies, so that work on many Nodes does not keep other owners waiting.")
 	fs.IntVar(&o.controllers.ClusterCacheBurst, "clustercache-client-burst", 30, "Requests to each workload cluster in one burst, if --clustercache-client-qps sets a limit.")

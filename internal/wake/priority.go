@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -22,7 +23,7 @@ const first = 100
 func PrioritizeUrgent(h handler.EventHandler, urgent func(client.Object) bool) handler.EventHandler {
 	queueFor := func(q queue, obj client.Object) queue {
 		if p, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok && obj != nil && urgent(obj) {
-			return firstQueue{p}
+			return urgentQueue{p, func(ctrl.Request) bool { return true }}
 		}
 		return q
 	}
@@ -38,18 +39,37 @@ func PrioritizeUrgent(h handler.EventHandler, urgent func(client.Object) bool) h
 	}
 }
 
+// PrioritizeUrgentRequests gives urgent requests precedence in the queue of a controller, whatever adds them: an event of
+// any object, or a retry. opts has a queue of package workers.
+func PrioritizeUrgentRequests(opts *controller.Options, urgent func(ctrl.Request) bool) {
+	newQueue := opts.NewQueue
+	opts.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) queue {
+		q := newQueue(name, limiter)
+		if p, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
+			return urgentQueue{p, urgent}
+		}
+		return q
+	}
+}
+
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// firstQueue is a queue that adds every request with the priority first.
-type firstQueue struct {
+// urgentQueue is a queue that adds urgent requests with the priority first.
+type urgentQueue struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
+	urgent func(ctrl.Request) bool
 }
 
 // Add implements workqueue.TypedInterface.
-func (q firstQueue) Add(req ctrl.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, req) }
+func (q urgentQueue) Add(req ctrl.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, req) }
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
-func (q firstQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
-	o.Priority = new(first)
-	q.PriorityQueue.AddWithOpts(o, requests...)
+func (q urgentQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
+	for _, req := range requests {
+		with := o
+		if q.urgent(req) {
+			with.Priority = new(first)
+		}
+		q.PriorityQueue.AddWithOpts(with, req)
+	}
 }
