@@ -71,17 +71,17 @@ func TestNobodyJoinsByAClockThatIsWrong(t *testing.T) {
 // evaluated after that, by the wrong clock.
 func TestAClockThatIsSetDuringAReconcileIsSuspect(t *testing.T) {
 	w := newWorld(t, nil)
-	set := false
+	set := func() {}
 	w.r = w.reconciler(w.Recorded(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-		if _, read := obj.(*clusterv1.Machine); read && set {
-			w.hears(time.Hour)
+		if _, read := obj.(*clusterv1.Machine); read {
+			set()
 		}
 		return c.Get(ctx, key, obj, opts...)
 	}}))
 	w.r.APIClock = apiclock.New(w.clock)
 	w.settle()
 	w.clock.SetTime(monday.Add(time.Minute))
-	set = true
+	set = func() { w.hears(time.Hour) }
 	w.reconcile()
 	if _, made := w.bootstrap(); made {
 		t.Error("it joins")

@@ -73,7 +73,7 @@ func TestAnUrgentRequestWaitsForOneWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		add := func(name string) {}
+		var add func(name string)
 		if err := c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			add = func(name string) {
 				req := ctrl.Request{}
