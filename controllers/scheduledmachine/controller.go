@@ -120,7 +120,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.S
 	edge := machineschedule.Resolve(sm, now).Change
 	r.fresh.Input(req, sm.Generation, edge)
 	if delay := r.fresh.Hold(req, read, now); delay > 0 {
-		return wakeUp{at: departure.Earliest(edge, now.Add(delay))}.result(now)
+		return wakeUp{at: departurecap.Earliest(edge, now.Add(delay))}.result(now)
 	}
 	if delay := r.ReclaimTracker.Wait(sm.ReclaimTimes(), now); delay > 0 && r.ReclaimTracker.StuckReason(req) == "" {
 		return ctrl.Result{RequeueAfter: delay}
@@ -141,21 +141,21 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.S
 	default:
 		next = r.retry(ctx, req, next, err)
 	}
-	next.at = departure.Earliest(edge, next.at)
+	next.at = departurecap.Earliest(edge, next.at)
 	return next.result(now)
 }
 
 // retry returns when to retry a reconcile that ended with err, or that could not finish.
 func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, err error) wakeUp {
-	backoff := r.Backoff.When(req)
+	now, backoff := r.Clock.Now(), r.Backoff.When(req)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
 		telemetry.Failed(name)
-		if next.departs {
-			backoff = min(backoff, wait.Jitter(maxDepartureRetry/2, 1))
-		}
 	}
-	now := r.Clock.Now()
+	if err != nil && next.departs {
+		backoff = min(backoff, wait.Jitter(maxDepartureRetry/2, 1))
+		r.fresh.Shorten(req, now.Add(backoff))
+	}
 	if retry := now.Add(backoff); !next.at.After(now) || retry.Before(next.at) {
 		next.at = retry
 	}
@@ -166,14 +166,6 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 // machines then leave from its end on. The jitter of up to a half spreads their tries: a thousand machines make about 44
 // tries per second, and --kube-api-qps allows 1000.
 const maxDepartureRetry = 30 * time.Second
-
-// setBackoffs sets all back-offs. Departures that cause conflicts have the same maximum as departures that fail.
-func (r *Reconciler) setBackoffs() {
-	r.fresh.MaxBackoff = maxDepartureRetry
-	if r.Backoff == nil {
-		r.Backoff = wake.Backoff()
-	}
-}
 
 // isAbout reports whether an API error is about sm, and not about a child.
 func isAbout(sm *v1alpha1.ScheduledMachine, err error) bool {
@@ -228,7 +220,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	keepLater, keepErr := r.restoreMetadata(ctx, s, d)
 	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != workDone) {
-		next := departure.Earliest(d.Recheck, s.reportAt)
+		next := departurecap.Earliest(d.Recheck, s.reportAt)
 		if s.pending == workFollows {
 			next = r.Clock.Now().Add(createdCheckDelay)
 		}

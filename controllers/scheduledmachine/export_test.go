@@ -48,12 +48,6 @@ func (r *Reconciler) WithWatchFilter(filter string) *Reconciler {
 	return r
 }
 
-// WithBackoffs sets the back-offs, like SetupWithManager.
-func (r *Reconciler) WithBackoffs() *Reconciler {
-	r.setBackoffs()
-	return r
-}
-
 // OfReclaimed returns the ScheduledMachines that the deletion of a ReclaimedMachine enqueues.
 func (r *Reconciler) OfReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
 	return r.ofReclaimed(ctx, obj)

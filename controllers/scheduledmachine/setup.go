@@ -57,7 +57,7 @@ func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", name)
 	r.watchFilter = watchFilter
-	r.setBackoffs()
+	r.Backoff = wake.Backoff()
 	wake.PrioritizeUrgentRequests(&opts, r.killed)
 	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: ClusterNameIndex}
 	c, err := ctrl.NewControllerManagedBy(mgr).

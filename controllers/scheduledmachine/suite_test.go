@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -69,11 +70,12 @@ func newWorld(t *testing.T, change func(*v1alpha1.ScheduledMachine)) *world {
 
 // reconciler returns a Reconciler that writes with c.
 func (w *world) reconciler(c client.Client) *scheduledmachine.Reconciler {
-	return (&scheduledmachine.Reconciler{
+	return &scheduledmachine.Reconciler{
 		Clock: w.clock, Reader: w.Indexed(c, scheduledmachine.HostIndex, scheduledmachine.HostKeys), Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watch: noWatch, ReclaimTracker: &wake.ReclaimTracker{},
 		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster)),
-	}).WithBackoffs()
+		Backoff:      workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, 5*time.Minute),
+	}
 }
 
 // reconcile runs one reconcile and reads the ScheduledMachine again. If the machine requests its departure, it is

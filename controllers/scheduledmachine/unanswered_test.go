@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departure"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
 // closed is when the window of a world ends.
@@ -23,14 +23,14 @@ func TestAnUnansweredRequestIsReported(t *testing.T) {
 	w.planned = true // No planner runs.
 	w.clock.SetTime(closed)
 	w.Writes = nil
-	if next := w.reconcile().RequeueAfter; next != departure.Window || !w.sm.Status.InSchedule || len(w.Writes) != 1 {
-		t.Fatalf("the next reconcile is in %v, inSchedule=%t, writes %v; want %v and only the request", next, w.sm.Status.InSchedule, w.Writes, departure.Window)
+	if next := w.reconcile().RequeueAfter; next != departurecap.Window || !w.sm.Status.InSchedule || len(w.Writes) != 1 {
+		t.Fatalf("the next reconcile is in %v, inSchedule=%t, writes %v; want %v and only the request", next, w.sm.Status.InSchedule, w.Writes, departurecap.Window)
 	}
-	w.clock.SetTime(w.clock.Now().Add(departure.Window / 2))
-	if next := w.reconcile().RequeueAfter; next != departure.Window/2 || len(w.Writes) != 1 {
+	w.clock.SetTime(w.clock.Now().Add(departurecap.Window / 2))
+	if next := w.reconcile().RequeueAfter; next != departurecap.Window/2 || len(w.Writes) != 1 {
 		t.Fatalf("an event in between: the next reconcile is in %v, writes %v", next, w.Writes)
 	}
-	w.clock.SetTime(closed.Add(departure.Window))
+	w.clock.SetTime(closed.Add(departurecap.Window))
 	w.reconcile()
 	w.want(v1alpha1.PhaseActive, v1alpha1.ScheduledCondition, metav1.ConditionFalse, v1alpha1.ScheduleInactiveReason)
 	st := w.sm.Status
@@ -42,7 +42,7 @@ func TestAnUnansweredRequestIsReported(t *testing.T) {
 	}
 	w.Writes = nil
 	for range 6 {
-		w.clock.SetTime(w.clock.Now().Add(departure.Window))
+		w.clock.SetTime(w.clock.Now().Add(departurecap.Window))
 		w.reconcile()
 	}
 	if len(w.Writes) != 0 {

@@ -148,6 +148,15 @@ func (f *Freshness) Meet(req ctrl.Request, now time.Time, err error) (ctrl.Resul
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
+// Shorten ends the back-off after conflicts at an instant, if it lasts longer.
+func (f *Freshness) Shorten(req ctrl.Request, until time.Time) {
+	v, _ := f.conflicted.Load(req)
+	if r, ok := v.(conflicts); ok && r.until.After(until) {
+		r.until = until
+		f.conflicted.Store(req, r)
+	}
+}
+
 func (f *Freshness) maxBackoff() time.Duration { return cmp.Or(f.MaxBackoff, maxRetry) }
 
 // Wrote records the version that a reconcile read and the version that it wrote.

@@ -176,3 +176,17 @@ func TestAnEdgeEndsTheWaits(t *testing.T) {
 		t.Errorf("after an edit: waits %v", wait)
 	}
 }
+
+func TestAShorterBackOffAfterConflicts(t *testing.T) {
+	var f wake.Freshness
+	var req ctrl.Request
+	f.Shorten(req, begin)
+	for range 20 {
+		_, _ = f.Meet(req, begin, apierrors.NewConflict(schema.GroupResource{}, "box", nil))
+	}
+	f.Shorten(req, begin.Add(30*time.Second))
+	f.Shorten(req, begin.Add(time.Hour))
+	if wait := f.Hold(req, "1", begin); wait != 30*time.Second {
+		t.Errorf("waits %v, want 30s", wait)
+	}
+}
