@@ -16,11 +16,11 @@ import (
 // hears sends a response of the API server by which our clock is ahead.
 func (w *world) hears(ctx context.Context, ahead time.Duration) {
 	w.Helper()
-	answers(ctx, w, w.r.APIClock, w.clock.Now().Add(-ahead))
+	answers(ctx, w.T, w.r.APIClock, w.clock.Now().Add(-ahead))
 }
 
 // answers sends a response of the API server with this time.
-func answers(ctx context.Context, t testing.TB, c *apiclock.Clock, at time.Time) {
+func answers(ctx context.Context, t *testing.T, c *apiclock.Clock, at time.Time) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://lab.test/api", nil)
 	if err != nil {
