@@ -28,15 +28,16 @@ func TestARealNodeHoldsItsPods(t *testing.T) {
 	if err := realnode.SupportedCgroups(infrav1.CgroupV2); err != nil {
 		t.Skip(err)
 	}
-	l, program := newRealLab(t, "realhold")
+	const game, image = "e2e-held", "plane.local/held:1"
+	l, program := newRealLabWith(t, "realhold", game, image)
 	sm := l.running("box", func(sm *v1alpha1.ScheduledMachine) {
-		sm.Spec.KillIfCommands, sm.Spec.ReclaimHold = []string{ownersProgram}, reclaim.HoldFreezeOnly
+		sm.Spec.KillIfCommands, sm.Spec.ReclaimHold = []string{game}, reclaim.HoldFreezeOnly
 	}, infrav1.PlaneMachineSpec{Backend: infrav1.Real, Cgroups: infrav1.CgroupV2})
 	l.waitAgent(sm)
 	l.waitCondition(sm, v1alpha1.OwnerProtectedCondition, metav1.ConditionTrue, "Watching", l.node(sm).Name)
 	box, err := shared.RealNode(client.ObjectKeyFromObject(familyOf(sm).infra))
 	l.must(err)
-	first := l.runImage(sm, "first", workloadImage)
+	first := l.runImage(sm, "first", image)
 
 	l.pauseCluster(true)
 	owner := l.startCommand("sh", "-c", "exec "+program)
@@ -97,7 +98,7 @@ func TestARealNodeHoldsItsPods(t *testing.T) {
 		return nil
 	})
 	l.pauseCluster(false)
-	l.wantReclaimed(sm, ownersProgram)
+	l.wantReclaimed(sm, game)
 	if r := sm.Status.ReclaimHold; r == nil || r.KilledPods < 2 || r.FrozenPods < r.KilledPods {
 		t.Errorf("two pods at least were killed: %+v", r)
 	}

@@ -151,18 +151,22 @@ func (l *lab) restartManager(args ...string) {
 }
 
 // newRealLab creates a Cluster whose Nodes can be kubelets on this machine, and also returns the owner's program.
-func newRealLab(t *testing.T, name string) (*lab, string) {
+func newRealLab(t *testing.T, name string) (*lab, string) { return newRealLabWith(t, name, ownersProgram, workloadImage) }
+
+// newRealLabWith has an owner's program of another name, and an image of it. Tests that run at the same time on this
+// machine need different ones, because each agent sees all processes.
+func newRealLabWith(t *testing.T, name, programName, ref string) (*lab, string) {
 	t.Helper()
 	if err := shared.RealNodes(); err != nil {
 		t.Skip(err)
 	}
 	l := newNamespace(t, name)
 	l.newWorkload(plane.WorkloadOptions{RealNodes: true})
-	program := filepath.Join(t.TempDir(), ownersProgram)
+	program := filepath.Join(t.TempDir(), programName)
 	l.must(copyProgram(shared.Bin("pause"), program))
 	ctx := timeout(t, patience)
 	l.must(shared.ImportImage(ctx, agentImage, shared.Program("reclaim-agent")))
-	l.must(shared.ImportImage(ctx, workloadImage, program))
+	l.must(shared.ImportImage(ctx, ref, program))
 	return l, program
 }
 
