@@ -151,7 +151,10 @@ func (l *lab) restartManager(args ...string) {
 }
 
 // newRealLab creates a Cluster whose Nodes can be kubelets on this machine, and also returns the owner's program.
-func newRealLab(t *testing.T, name string) (*lab, string) { return newRealLabWith(t, name, ownersProgram, workloadImage) }
+func newRealLab(t *testing.T, name string) (*lab, string) {
+	t.Helper()
+	return newRealLabWith(t, name, ownersProgram, workloadImage)
+}
 
 // newRealLabWith has an owner's program of another name, and an image of it. Tests that run at the same time on this
 // machine need different ones, because each agent sees all processes.
