@@ -398,19 +398,26 @@ func (w *world) mirror() {
 		for _, obj := range []client.Object{binding, policy} {
 			_ = w.Client.Delete(context.WithoutCancel(w.Context()), obj)
 		}
+		w.waitMirror(false) // Other tests have the same API server.
 	})
+	w.waitMirror(true)
+}
+
+// waitMirror waits until the policy is in force, or is not.
+func (w *world) waitMirror(want bool) {
+	w.Helper()
 	for range 300 {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: reclaimapi.Namespace, Name: "probe"}}
 		ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels
 		ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "probe", Image: "probe"}}
-		w.Must(w.Client.Create(w.Context(), ds, client.DryRunAll))
-		if ds.Spec.Template.Spec.Containers[0].Image == "mirror/agent" {
+		w.Must(w.Client.Create(context.WithoutCancel(w.Context()), ds, client.DryRunAll))
+		if (ds.Spec.Template.Spec.Containers[0].Image == "mirror/agent") == want {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	w.Fatal("the policy is not in force")
+	w.Fatalf("the policy is in force: %t", !want)
 }
 
 // note returns the next Event, empty if there is none.
