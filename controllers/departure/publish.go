@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -143,6 +144,9 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 		m.scheduled = m.scheduled.DeepCopy()
 		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(m.scheduled), m.scheduled); err != nil {
 			return err // The next run deletes the Machine.
+		}
+		if annotations.HasPaused(m.scheduled) {
+			return nil
 		}
 	}
 	return r.delete(ctx, c, m, admitted)

@@ -49,9 +49,10 @@ func (r *Reconciler) protection(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// refuses reports whether requests from the Node are refused. Then its pods are not held, because its machine stays.
+// refuses reports whether requests from the Node are refused. Then its pods are not held, because its machine stays. An
+// agent that exited with code 3 has released them itself.
 func (s *scope) refuses() bool {
-	return s.node != nil && s.machine != nil && (util.IsControlPlaneMachine(s.machine) || s.hostMismatch() != "")
+	return s.node != nil && s.machine != nil && (util.IsControlPlaneMachine(s.machine) || s.otherHost() != "")
 }
 
 // agentConfig returns the configuration of the agent on the Node.
@@ -125,22 +126,34 @@ func (s *scope) holdUnavailable() string {
 // nodeLeaving reports whether the Node is being deleted, or has a request of the owner that is served. The agent is
 // then removed, or has nothing more to report.
 func (s *scope) nodeLeaving() bool {
-	return s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations) && !s.refuses())
+	return s.node != nil && (!s.node.DeletionTimestamp.IsZero() || reclaimapi.Requested(s.node.Annotations) && s.hostMismatch() == "" && !s.refuses())
 }
 
-// hostMismatch returns why requests from the Node are refused, empty if they are served. Either the Node reports
-// another machine ID or provider ID than before, or the agent exited with code 3 and is not running. A restarted
-// container still has the exit code of an earlier run in its status.
+// hostMismatch returns why requests from the Node are refused, empty if they are served. Either the Node is of another
+// host, or the agent exited with code 3 and is not running. A restarted container still has the exit code of an earlier
+// run in its status.
 func (s *scope) hostMismatch() string {
+	if why := s.otherHost(); why != "" {
+		return why
+	}
+	if s.pod != nil && !running(s.pod) && exitOf(s.pod) == exitIdentity {
+		return fmt.Sprintf("Node %s has another machine ID than its host, and the agent refused a request of the owner", s.node.Name)
+	}
+	return ""
+}
+
+// otherHost returns how the Node differs from the host of the Machine, empty if it does not: by its machine ID or its
+// provider ID. Cluster API's copy of the machine ID does not count.
+func (s *scope) otherHost() string {
 	now, first := s.node.Status.NodeInfo.MachineID, children.Known(s.scheduled, s.machine).MachineID
+	host := s.host
+	host.MachineID = first
 	switch {
 	case now != "" && first != "" && now != first:
 		return fmt.Sprintf("Node %s has the machine ID %q, and had %q first", s.node.Name, clip.To(clip.Line(now), maxID), first)
-	case s.machine != nil && !s.host.Is(s.node):
+	case s.machine != nil && !host.Is(s.node):
 		return fmt.Sprintf("Node %s has the provider ID %q, and its Machine %q", s.node.Name,
 			clip.To(clip.Line(s.node.Spec.ProviderID), maxID), clip.To(clip.Line(cmp.Or(s.host.Reported.ProviderID, s.host.ProviderID)), maxID))
-	case s.pod != nil && !running(s.pod) && exitOf(s.pod) == exitIdentity:
-		return fmt.Sprintf("Node %s has another machine ID than its host, and the agent refused a request of the owner", s.node.Name)
 	default:
 		return ""
 	}

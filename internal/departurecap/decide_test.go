@@ -480,7 +480,7 @@ func TestOtherClustersOfTheFleet(t *testing.T) {
 		"SameAge":         {"Neither gives way, or both would wait for ever.", 1, unscheduled("a", since(aged)), waits(19, 0), true},
 		"OldestFirst":     {"The other one gives way.", 1, unscheduled("a", since(aged+1)), waits(19, 0), true},
 		"RoomForBoth":     {"The limit is two.", 1, unscheduled("a"), waits(39, 0), true},
-		"NoPlanAnyMore":   {"The planner of the other Cluster fails.", 1, unscheduled("a"), waits(19, 2*departurecap.Window+1), true},
+		"NoPlanAnyMore":   {"The planner of the other Cluster fails.", 1, unscheduled("a"), waits(19, 4*departurecap.Window+1), true},
 		"RefusedAlone":    {"It is tried again.", 1, refused, departurecap.Counts{Active: 99}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -520,5 +520,18 @@ func TestOnlyWaitsForOtherClustersCount(t *testing.T) {
 		if got := tc.f.After(departurecap.Decide(tc.f, oneInTwenty), oneInTwenty, noon).Aged; len(got) != tc.want {
 			t.Errorf("%s: %v make other Clusters wait, want %d", name, got, tc.want)
 		}
+	}
+}
+
+// TestTheNextRunIsForTheFirstInOrder has a machine that has waited longest of all, and one that gives way to another
+// Cluster.
+func TestTheNextRunIsForTheFirstInOrder(t *testing.T) {
+	f := departurecap.Fleet{
+		Now: noon, Active: 10,
+		Candidates: []departurecap.Candidate{unscheduled("a", since(departurecap.MaxWait+2*time.Minute)), unscheduled("b")},
+		Others:     departurecap.Counts{Active: 10, Started: ago(8 * time.Second), Waiting: 1, Aged: ago(departurecap.MaxWait + time.Minute), Planned: noon},
+	}
+	if next := departurecap.Decide(f, oneInTwenty).Next; !next.Equal(after(2 * time.Second)) {
+		t.Errorf("the next run is at %s", next)
 	}
 }

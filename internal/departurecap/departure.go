@@ -88,9 +88,10 @@ type Counts struct {
 	Planned time.Time
 }
 
-// planLasts is how long the waiting candidates of a Cluster count for the others. Each Window, a Cluster with such
-// candidates is planned again. One whose planner fails must not delay the others.
-const planLasts = 2 * Window
+// planLasts is how long the waiting candidates of a Cluster count for the others. A Cluster with such candidates is
+// planned again after each Window, and a run takes up to workers.Deadline. One whose planner fails must not delay the
+// others.
+const planLasts = 30*time.Second + Window
 
 // Plus returns the sum of c and the counts of one more Cluster at now. From that Cluster, only the starts within Window
 // count, and no more than its own limit: other starts are exempt, or records that another client wrote. Its waiting

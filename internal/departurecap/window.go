@@ -43,8 +43,8 @@ func (p Plan) next(f Fleet, limit Fraction, started []time.Time) time.Time {
 	instants := slices.Concat(started, elsewhere)
 	slices.SortFunc(instants, time.Time.Compare)
 	lanes := map[Lane]Candidate{}
-	for _, w := range p.Deferred {
-		lanes[w.Lane] = w.Candidate
+	for _, w := range slices.Backward(p.Deferred) {
+		lanes[w.Lane] = w.Candidate // the first one of the lane
 	}
 	for _, at := range slices.Compact(instants) {
 		f.Now = at.Add(Window)
