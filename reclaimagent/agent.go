@@ -89,7 +89,7 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 	stateReporter := report.NewStateReporter(reporting, counts.StateReported.Store)
 	counts.OnDetector = stateReporter.SetDetector
 	h := newHolding(o, w, reporting, counts)
-	configs := make(latestConfig, 1)
+	configs := report.NewLatest[reclaim.Config]()
 	reporting.BeforeRead, reporting.Unblock = h.BeforeRead, h.Unblock
 	l := &loop{
 		log: w.Log, now: w.Now, counts: counts, configs: configs,
@@ -98,7 +98,7 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 	}
 	apply := func(c reclaim.Config) {
 		h.Configure(c) // before a match of this Config
-		configs.put(c)
+		configs.Put(c)
 	}
 	return l, configmap.New(client, o.NodeName, w.Log, apply), h, nil
 }
@@ -131,18 +131,6 @@ func serve(ctx context.Context, address string, log *slog.Logger, counts *metric
 			return
 		}
 	}
-}
-
-// latestConfig holds the newest Config that the loop has not received.
-type latestConfig chan reclaim.Config
-
-// put replaces a Config that was not received. Only one goroutine may call it.
-func (m latestConfig) put(c reclaim.Config) {
-	select {
-	case <-m:
-	default:
-	}
-	m <- c
 }
 
 // compile creates a matcher, and logs commands that can never match.

@@ -35,13 +35,13 @@ func TestHoldActions(t *testing.T) {
 	}{
 		"NotAsked": {
 			reason: "Without a hold the holder is not called, and the Node is not read.",
-			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(time.Second) },
+			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Second) },
 			want:   []string{"delivered"},
 		},
 		"None": {
 			reason: "None is no hold.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(withHold(reclaim.HoldNone))
+				c.Put(withHold(reclaim.HoldNone))
 				w.runs("java")
 				time.Sleep(time.Second)
 			},
@@ -50,7 +50,7 @@ func TestHoldActions(t *testing.T) {
 		"Match": {
 			reason: "The freeze is before the request, and the kill after it.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(withHold(reclaim.HoldKill))
+				c.Put(withHold(reclaim.HoldKill))
 				time.Sleep(time.Minute)
 				w.runs("java")
 				time.Sleep(time.Second)
@@ -62,7 +62,7 @@ func TestHoldActions(t *testing.T) {
 			reason: "The hold does not wait for the API server. Nothing is killed before the request is on the Node.",
 			w:      &workstation{reporting: []error{errors.New("refused")}},
 			story: func(w *workstation, c latestConfig) {
-				c.put(withHold(reclaim.HoldKill))
+				c.Put(withHold(reclaim.HoldKill))
 				w.runs("java")
 				time.Sleep(time.Second)
 			},
@@ -73,7 +73,7 @@ func TestHoldActions(t *testing.T) {
 			reason: "A refusal ends the hold.",
 			w:      &workstation{reporting: []error{fmt.Errorf("%w: x", report.ErrHostIdentity)}},
 			story: func(w *workstation, c latestConfig) {
-				c.put(withHold(reclaim.HoldKill))
+				c.Put(withHold(reclaim.HoldKill))
 				w.runs("java")
 				time.Sleep(time.Second)
 			},
@@ -89,7 +89,7 @@ func TestHoldActions(t *testing.T) {
 		"Person": {
 			reason: "After a request of a person the agent waits until it is cleared.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(withHold(reclaim.HoldFreeze))
+				c.Put(withHold(reclaim.HoldFreeze))
 				time.Sleep(time.Minute)
 				close(w.byPerson)
 				synctest.Wait()

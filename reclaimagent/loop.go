@@ -73,7 +73,7 @@ type loop struct {
 	reporter      reporter
 	stateReporter stateReporter
 	holder        holder
-	configs       latestConfig
+	configs       report.Latest[reclaim.Config]
 	// config is the last Config. loaded means that there was one.
 	config reclaim.Config
 	loaded bool

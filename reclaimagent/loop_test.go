@@ -24,6 +24,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
 )
 
+type latestConfig = report.Latest[reclaim.Config]
+
 // workstation implements all dependencies of the loop, in synctest's time.
 type workstation struct {
 	mu sync.Mutex
@@ -174,7 +176,7 @@ func (w *workstation) runs(names ...string) { w.set(func(w *workstation) { w.run
 func (w *workstation) loop() *loop {
 	return &loop{
 		log: slog.New(slog.DiscardHandler), now: time.Now, counts: &metrics.Set{},
-		detector: w, reporter: w, stateReporter: &w.recordedStates, holder: recordedHold{w}, configs: make(latestConfig, 1),
+		detector: w, reporter: w, stateReporter: &w.recordedStates, holder: recordedHold{w}, configs: report.NewLatest[reclaim.Config](),
 	}
 }
 
@@ -220,7 +222,7 @@ func TestWhatIsLookedForIsTold(t *testing.T) {
 				go func() { ended <- l.run(ctx) }()
 				synctest.Wait()
 				for _, c := range tc.configs {
-					l.configs.put(c)
+					l.configs.Put(c)
 					time.Sleep(time.Minute)
 				}
 				cancel()
@@ -252,17 +254,17 @@ func TestLoop(t *testing.T) {
 		},
 		"EmptyConfig": {
 			reason: "Nor with an empty one.",
-			story:  func(w *workstation, c latestConfig) { w.runs("java"); c.put(reclaim.Config{}); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { w.runs("java"); c.Put(reclaim.Config{}); time.Sleep(time.Hour) },
 		},
 		"ProcessThenConfig": {
 			reason: "What runs already counts.",
-			story:  func(w *workstation, c latestConfig) { w.runs("java"); c.put(java); time.Sleep(time.Second) },
+			story:  func(w *workstation, c latestConfig) { w.runs("java"); c.Put(java); time.Sleep(time.Second) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"ConfigThenProcess": {
 			reason: "So does what starts later.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(java)
+				c.Put(java)
 				time.Sleep(time.Hour)
 				w.runs("java")
 				time.Sleep(time.Second)
@@ -272,10 +274,10 @@ func TestLoop(t *testing.T) {
 		"ReportedOnce": {
 			reason: "The agent stays alive and quiet.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(java)
+				c.Put(java)
 				w.runs("java")
 				time.Sleep(time.Hour)
-				c.put(idea)
+				c.Put(idea)
 				time.Sleep(time.Hour)
 			},
 			want: []string{"process-match: java 00:00:00"},
@@ -283,7 +285,7 @@ func TestLoop(t *testing.T) {
 		"ClearedWhileItRuns": {
 			reason: "Re-enabling while the process runs ejects again.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(java)
+				c.Put(java)
 				w.runs("java")
 				time.Sleep(time.Hour)
 				w.cleared <- struct{}{}
@@ -294,11 +296,11 @@ func TestLoop(t *testing.T) {
 		"ConfigChangesWhileQuiet": {
 			reason: "The newest configuration counts once the request is cleared.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(java)
+				c.Put(java)
 				w.runs("java", "idea")
 				time.Sleep(time.Minute)
-				c.put(java)
-				c.put(idea)
+				c.Put(java)
+				c.Put(idea)
 				w.cleared <- struct{}{}
 				time.Sleep(time.Second)
 			},
@@ -307,10 +309,10 @@ func TestLoop(t *testing.T) {
 		"DisarmedWhileQuiet": {
 			reason: "What is no longer asked for is not looked for, not even for a moment.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(java)
+				c.Put(java)
 				w.runs("java")
 				time.Sleep(time.Minute)
-				c.put(reclaim.Config{})
+				c.Put(reclaim.Config{})
 				w.cleared <- struct{}{}
 				time.Sleep(time.Hour)
 			},
@@ -319,15 +321,15 @@ func TestLoop(t *testing.T) {
 		"RequestStands": {
 			reason: "A request from before the start is not written again.",
 			w:      &workstation{requested: true},
-			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Hour) },
 		},
 		"ChangeRearms": {
 			reason: "A change counts at once.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(java)
+				c.Put(java)
 				w.runs("idea")
 				time.Sleep(time.Minute)
-				c.put(idea)
+				c.Put(idea)
 				synctest.Wait()
 			},
 			want: []string{"process-match: idea 00:01:00"},
@@ -336,9 +338,9 @@ func TestLoop(t *testing.T) {
 			reason: "What matched while it was asked for counts.",
 			w:      &workstation{parting: &detect.Match{PID: 1, Hit: match.Hit{Pattern: "java"}}},
 			story: func(_ *workstation, c latestConfig) {
-				c.put(java)
+				c.Put(java)
 				time.Sleep(time.Minute)
-				c.put(idea)
+				c.Put(idea)
 				synctest.Wait()
 			},
 			want: []string{"process-match: java 00:01:00"},
@@ -346,9 +348,9 @@ func TestLoop(t *testing.T) {
 		"Disarmed": {
 			reason: "A deleted configuration stops the watch.",
 			story: func(w *workstation, c latestConfig) {
-				c.put(java)
+				c.Put(java)
 				time.Sleep(time.Minute)
-				c.put(reclaim.Config{})
+				c.Put(reclaim.Config{})
 				synctest.Wait()
 				w.runs("java")
 				time.Sleep(time.Hour)
@@ -357,36 +359,36 @@ func TestLoop(t *testing.T) {
 		"ServerAway": {
 			reason: "The match is kept, with its time, although the process ends.",
 			w:      &workstation{reporting: []error{errors.New("refused"), errors.New("refused")}},
-			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); w.runs(); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); w.runs(); time.Sleep(time.Hour) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"ServerAwayAtTheStart": {
 			reason: "Reading the Node is repeated until the server is there.",
 			w:      &workstation{reading: []error{errors.New("refused"), errors.New("refused")}},
-			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(5 * time.Second) },
+			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(5 * time.Second) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"RequestStandsServerAwayAtTheStart": {
 			reason: "Nothing is written before the Node is read.",
 			w:      &workstation{requested: true, reading: []error{errors.New("refused"), errors.New("refused")}},
-			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Hour) },
 		},
 		"ReadingForbidden": {
 			reason: "Who may not read may still write.",
 			w:      &workstation{reading: []error{&kubeapi.StatusError{Code: 403}}},
-			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(time.Second) },
+			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Second) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"AnotherMachine": {
 			reason: "Nothing is written, and the agent ends loudly.",
 			w:      &workstation{reporting: []error{fmt.Errorf("%w: x", report.ErrHostIdentity)}},
-			story:  func(w *workstation, c latestConfig) { c.put(java); w.runs("java"); time.Sleep(time.Hour) },
+			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Hour) },
 			err:    report.ErrHostIdentity,
 		},
 		"NoConnector": {
 			reason: "The agent ends with what is missing.",
 			w:      &workstation{broken: procevents.ErrUnavailable},
-			story:  func(_ *workstation, c latestConfig) { c.put(java); time.Sleep(time.Second) },
+			story:  func(_ *workstation, c latestConfig) { c.Put(java); time.Sleep(time.Second) },
 			err:    procevents.ErrUnavailable,
 		},
 	}

@@ -95,8 +95,8 @@ func (c Config) Adds(text string) bool {
 	})
 }
 
-// TextAsksHold reports whether a text of a Config has a hold.
-func TextAsksHold(text string) bool { return strings.Contains(text, "\n"+holdKey+" = ") }
+// TextHasHold reports whether a text of a Config has a hold.
+func TextHasHold(text string) bool { return strings.Contains(text, "\n"+holdKey+" = ") }
 
 // holdKey is the key of Config.Hold in a text. Only a key is at the start of a line.
 const holdKey = "reclaim_hold"

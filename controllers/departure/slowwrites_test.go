@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,8 +67,8 @@ func TestMachinesLeaveAlthoughWritesAreSlow(t *testing.T) {
 
 // TestAnAdmissionOutlastsItsWrite compares the constants: a reconcile may wait that long for one write.
 func TestAnAdmissionOutlastsItsWrite(t *testing.T) {
-	if children.AdmissionLasts < workers.Deadline+departurecap.Window {
-		t.Errorf("it lasts %s", children.AdmissionLasts)
+	if departurecap.MaxRun != workers.Deadline || children.AdmissionLasts < workers.Deadline+departurecap.Window {
+		t.Errorf("it lasts %s, a run %s", children.AdmissionLasts, departurecap.MaxRun)
 	}
 }
 
@@ -87,24 +88,34 @@ func TestALateAdmissionLeadsToADeletion(t *testing.T) {
 	}
 }
 
-// TestALateAdmissionOfAMachineThatStaysDeletesNothing opens the window again while the API server writes the admission.
+// TestALateAdmissionOfAMachineThatStaysDeletesNothing changes the ScheduledMachine while the API server writes the
+// admission: its window opens again, or it is paused.
 func TestALateAdmissionOfAMachineThatStaysDeletesNothing(t *testing.T) {
-	w := newWorld(t, 10)
-	w.warm()
-	w.leaves(v1alpha1.UnscheduledLane, 3)
-	w.slow = 12 * time.Second
-	w.patching = func() {
-		w.patching = nil
-		sm := &v1alpha1.ScheduledMachine{}
-		w.must(w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: box(3)}, sm))
-		sm.Spec.Schedule = v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-23"}}
-		w.must(w.Update(w.Context(), sm))
-	}
-	for range 60 {
-		w.after(max(w.plan(), time.Second))
-	}
-	if w.deletions != 0 {
-		t.Error("it is deleted")
+	for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
+		"Opens": func(sm *v1alpha1.ScheduledMachine) {
+			sm.Spec.Schedule = v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-23"}}
+		},
+		"IsPaused": func(sm *v1alpha1.ScheduledMachine) {
+			metav1.SetMetaDataAnnotation(&sm.ObjectMeta, clusterv1.PausedAnnotation, "")
+		},
+	} {
+		w := newWorld(t, 10)
+		w.warm()
+		w.leaves(v1alpha1.UnscheduledLane, 3)
+		w.slow = 12 * time.Second
+		w.patching = func() {
+			w.patching = nil
+			sm := &v1alpha1.ScheduledMachine{}
+			w.must(w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: box(3)}, sm))
+			change(sm)
+			w.must(w.Update(w.Context(), sm))
+		}
+		for range 60 {
+			w.after(max(w.plan(), time.Second))
+		}
+		if w.deletions != 0 {
+			t.Errorf("%s: it is deleted", name)
+		}
 	}
 }
 

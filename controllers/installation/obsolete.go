@@ -54,7 +54,7 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines [
 		if err != nil {
 			return err
 		}
-		s.holds = s.holds || reclaimapi.TextAsksHold(cm.Data[reclaimapi.ConfigMapKey]) || node != nil && reportsHeldPods(node)
+		s.holds = s.holds || reclaimapi.TextHasHold(cm.Data[reclaimapi.ConfigMapKey]) || node != nil && reportsHeldPods(node)
 		switch {
 		case c.keep, claimed && node != nil && reclaimapi.Requested(node.Annotations):
 			s.kept = true

@@ -71,7 +71,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("installation").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, watchFilter), changed)).
-		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(ofScheduledMachine), builder.WithPredicates(changed, concerned(len(r.Guard) > 0))).
+		Watches(&v1alpha1.ScheduledMachine{}, handler.EnqueueRequestsFromMapFunc(wake.ClusterOf), builder.WithPredicates(changed, concerned(len(r.Guard) > 0))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(wake.NodeOfMachine())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("installation", itself)).
 		WithOptions(opts).
@@ -85,14 +85,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 
 func itself(_ context.Context, cluster client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
-}
-
-func ofScheduledMachine(_ context.Context, obj client.Object) []ctrl.Request {
-	sm, ok := obj.(*v1alpha1.ScheduledMachine)
-	if !ok {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: workload.ClusterKey(sm)}}
 }
 
 // concerned filters for ScheduledMachines that use the agent, used it, or hold a Node. Without them, a fleet causes no

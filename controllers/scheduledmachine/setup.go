@@ -94,7 +94,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 // one: while writes hang, a thousand ordinary departures hold the workers for minutes.
 func (r *Reconciler) killed(req ctrl.Request) bool {
 	sm := &v1alpha1.ScheduledMachine{}
-	return r.Reader.Get(context.Background(), req.NamespacedName, sm) == nil && sm.Spec.KillSwitch
+	return r.Reader.Get(context.Background(), req.NamespacedName, sm, client.UnsafeDisableDeepCopy) == nil && sm.Spec.KillSwitch
 }
 
 // clusterChanges filters for changes of a Cluster that a ScheduledMachine depends on: the spec with paused, the

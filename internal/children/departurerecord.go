@@ -14,9 +14,8 @@ import (
 )
 
 // AdmissionLasts is how long an admission is valid. If the Machine is not deleted by then, the departure waits for
-// another admission. It is workers.Deadline, because the write of the admission may take that long, and a Window for the
-// deletion.
-const AdmissionLasts = 30*time.Second + departurecap.Window
+// another admission. The write of the admission may take MaxRun, and the deletion has one Window.
+const AdmissionLasts = departurecap.MaxRun + departurecap.Window
 
 // A DepartureState is the state of the departure record on a Machine: see ADR 0037.
 type DepartureState string

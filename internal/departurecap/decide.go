@@ -31,8 +31,8 @@ func Decide(f Fleet, limit Fraction) Plan {
 }
 
 // deferred returns the limit that defers a candidate after so many admissions: the Cluster's, or the one of all Clusters.
-// A candidate gives way to those of other Clusters that have waited longer than MaxWait and longer than itself. With a
-// recent refusal, it gives way to all of them.
+// A candidate gives way to a candidate of another Cluster if that one has waited longer than MaxWait and longer than
+// itself. With a recent refusal, it gives way to all candidates of other Clusters.
 func (f Fleet) deferred(limit Fraction, c Candidate, started []time.Time, admitted int) (Waiting, bool) {
 	if limit <= 0 {
 		return Waiting{}, false

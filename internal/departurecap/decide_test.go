@@ -497,7 +497,7 @@ func TestOtherClustersOfTheFleet(t *testing.T) {
 	}
 }
 
-// TestOnlyWaitsForOtherClustersCount checks which candidates make other Clusters wait: those that the limit of their own
+// TestOnlyWaitsForOtherClustersCount checks which candidates make other Clusters wait: only a candidate that its own
 // Cluster admits.
 func TestOnlyWaitsForOtherClustersCount(t *testing.T) {
 	const aged = departurecap.MaxWait + time.Minute

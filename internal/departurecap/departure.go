@@ -82,16 +82,18 @@ type Counts struct {
 	Started                    []time.Time
 	// Waiting is the number of deferred candidates without a recent refusal.
 	Waiting int
-	// Aged is since when those of them wait that have waited longer than MaxWait and that wait only for other Clusters.
+	// Aged has the beginnings of the waits that last longer than MaxWait, of candidates that only other Clusters delay.
 	Aged []time.Time
 	// Planned is when Waiting and Aged were counted.
 	Planned time.Time
 }
 
+// MaxRun is how long a run of the planner, and each of its writes, may take: workers.Deadline.
+const MaxRun = 30 * time.Second
+
 // planLasts is how long the waiting candidates of a Cluster count for the others. A Cluster with such candidates is
-// planned again after each Window, and a run takes up to workers.Deadline. One whose planner fails must not delay the
-// others.
-const planLasts = 30*time.Second + Window
+// planned again after each Window. One whose planner fails must not delay the others.
+const planLasts = MaxRun + Window
 
 // Plus returns the sum of c and the counts of one more Cluster at now. From that Cluster, only the starts within Window
 // count, and no more than its own limit: other starts are exempt, or records that another client wrote. Its waiting

@@ -17,17 +17,17 @@ import (
 // delays a request for the machine.
 type HoldReporter struct {
 	r     *Reporter
-	texts latest[string]
+	texts Latest[string]
 }
 
 // NewHoldReporter returns a HoldReporter.
 func NewHoldReporter(o Options) *HoldReporter {
-	return &HoldReporter{r: New(o), texts: newLatest[string]()}
+	return &HoldReporter{r: New(o), texts: NewLatest[string]()}
 }
 
 // Set sets the value that Run writes. Empty removes the annotation. Set does not block. Only one goroutine at a time may
 // call it.
-func (h *HoldReporter) Set(text string) { h.texts.put(text) }
+func (h *HoldReporter) Set(text string) { h.texts.Put(text) }
 
 // Run writes each value until ctx is done.
 func (h *HoldReporter) Run(ctx context.Context) {

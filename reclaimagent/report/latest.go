@@ -2,13 +2,14 @@
 
 package report
 
-// latest holds the newest value that its only reader has not received.
-type latest[T any] chan T
+// Latest holds the newest value that its only reader has not received.
+type Latest[T any] chan T
 
-func newLatest[T any]() latest[T] { return make(latest[T], 1) }
+// NewLatest returns a Latest without a value.
+func NewLatest[T any]() Latest[T] { return make(Latest[T], 1) }
 
-// put replaces a value that was not received. It does not block. Only one goroutine at a time may call it.
-func (l latest[T]) put(v T) {
+// Put replaces a value that was not received. It does not block. Only one goroutine at a time may call it.
+func (l Latest[T]) Put(v T) {
 	select {
 	case <-l:
 	default:

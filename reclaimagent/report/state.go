@@ -42,13 +42,13 @@ type StateReporter struct {
 	// config is the hash of the Config in use. state is the newest state, for Run in states.
 	config string
 	state  reclaim.AgentState
-	states latest[reclaim.AgentState]
+	states Latest[reclaim.AgentState]
 }
 
 // NewStateReporter returns a StateReporter. Run calls onWritten from its goroutine, with true if the annotation is
 // current and the agent is not blind, else with false.
 func NewStateReporter(o Options, onWritten func(bool)) *StateReporter {
-	return &StateReporter{r: New(o), onWritten: onWritten, states: newLatest[reclaim.AgentState]()}
+	return &StateReporter{r: New(o), onWritten: onWritten, states: NewLatest[reclaim.AgentState]()}
 }
 
 // SetConfig sets the Config in use. It is written after [StateReporter.SetDetector] sets the detector.
@@ -84,7 +84,7 @@ func (t *StateReporter) setState(s reclaim.AgentState) {
 		return
 	}
 	t.state = s
-	t.states.put(s)
+	t.states.Put(s)
 }
 
 // Run writes the state to the Node until ctx is done.
