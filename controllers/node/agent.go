@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,6 +62,21 @@ func (s *scope) needsAgent() bool {
 		(!reclaimapi.Requested(s.node.Annotations) || s.refuses()) &&
 		!s.scheduled.BeingReclaimed() && installed.OnNode(s.scheduled, s.machine) &&
 		s.cluster != nil && s.cluster.DeletionTimestamp.IsZero()
+}
+
+// refuses reports whether requests from the Node are refused. Then its pods are not held, because its machine stays. An
+// agent that exited with code 3 has released them itself.
+func (s *scope) refuses() bool {
+	return s.node != nil && s.machine != nil && (util.IsControlPlaneMachine(s.machine) || s.otherHost() != "")
+}
+
+// agentConfig returns the configuration of the agent on the Node.
+func (s *scope) agentConfig() reclaimapi.Config {
+	c := s.scheduled.Spec.AgentConfig()
+	if s.refuses() {
+		c.Hold = reclaimapi.HoldNone
+	}
+	return c
 }
 
 // installation returns the result of the installation in the Cluster, nil if it is unknown.

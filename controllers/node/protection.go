@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,21 +46,6 @@ func (r *Reconciler) protection(ctx context.Context, s *scope) error {
 	}
 	r.differing.Over(s.request)
 	return nil
-}
-
-// refuses reports whether requests from the Node are refused. Then its pods are not held, because its machine stays. An
-// agent that exited with code 3 has released them itself.
-func (s *scope) refuses() bool {
-	return s.node != nil && s.machine != nil && (util.IsControlPlaneMachine(s.machine) || s.otherHost() != "")
-}
-
-// agentConfig returns the configuration of the agent on the Node.
-func (s *scope) agentConfig() reclaimapi.Config {
-	c := s.scheduled.Spec.AgentConfig()
-	if s.refuses() {
-		c.Hold = reclaimapi.HoldNone
-	}
-	return c
 }
 
 // configOf returns the hash of the agent's configuration, empty if it names no programs to watch for.
@@ -108,7 +92,7 @@ func (s *scope) protectionFacts(installs bool) Facts {
 	return f
 }
 
-// holdUnavailable returns why the agent cannot do what spec.reclaimHold asks for, empty if it can.
+// holdUnavailable returns why spec.reclaimHold has no effect, empty if it has.
 func (s *scope) holdUnavailable() string {
 	state, ok := reclaimapi.ParseHoldState(s.node.Annotations[reclaimapi.HoldAnnotation])
 	switch {
@@ -145,18 +129,16 @@ func (s *scope) hostMismatch() string {
 // otherHost returns how the Node differs from the host of the Machine, empty if it does not: by its machine ID or its
 // provider ID. Cluster API's copy of the machine ID does not count.
 func (s *scope) otherHost() string {
-	now, first := s.node.Status.NodeInfo.MachineID, children.Known(s.scheduled, s.machine).MachineID
 	host := s.host
-	host.MachineID = first
-	switch {
-	case now != "" && first != "" && now != first:
-		return fmt.Sprintf("Node %s has the machine ID %q, and had %q first", s.node.Name, clip.To(clip.Line(now), maxID), first)
-	case s.machine != nil && !host.Is(s.node):
-		return fmt.Sprintf("Node %s has the provider ID %q, and its Machine %q", s.node.Name,
-			clip.To(clip.Line(s.node.Spec.ProviderID), maxID), clip.To(clip.Line(cmp.Or(s.host.Reported.ProviderID, s.host.ProviderID)), maxID))
-	default:
+	host.MachineID = children.Known(s.scheduled, s.machine).MachineID
+	if s.machine == nil || host.Is(s.node) {
 		return ""
 	}
+	if id := s.node.Status.NodeInfo.MachineID; id != "" && host.MachineID != "" && id != host.MachineID {
+		return fmt.Sprintf("Node %s has the machine ID %q, and had %q first", s.node.Name, clip.To(clip.Line(id), maxID), host.MachineID)
+	}
+	return fmt.Sprintf("Node %s has the provider ID %q, and its Machine %q", s.node.Name,
+		clip.To(clip.Line(s.node.Spec.ProviderID), maxID), clip.To(clip.Line(cmp.Or(host.Reported.ProviderID, host.ProviderID)), maxID))
 }
 
 // refused returns the request on the Node as text, empty if there is none.

@@ -92,6 +92,17 @@ func TestAnAgentThatRefusedIsNotProtecting(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Watching", "", written...)
 }
 
+// TestAnAgentThatRefusesKeepsItsConfiguration covers an agent that exits with code 3 and is restarted again and again. It
+// releases the pods itself.
+func TestAnAgentThatRefusesKeepsItsConfiguration(t *testing.T) {
+	w := holding(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: reclaim.Namespace, Name: w.node.Name}}
+	w.Read(pod)
+	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}
+	w.Must(w.Client.Status().Update(t.Context(), pod))
+	w.writes("the Node has not changed")
+}
+
 // TestNoHoldWhereRequestsAreRefused covers Nodes whose machine would stay after a request: their pods keep running, also
 // while a request stands.
 func TestNoHoldWhereRequestsAreRefused(t *testing.T) {
