@@ -35,7 +35,8 @@ const (
 	AgentLabelValue = "enabled"
 
 	// NodeTaint is the key of the NoExecute taint on a Node whose machine is being given
-	// back. It makes the Node's pods start elsewhere, and starts a [Hold]. It is deleted with the Node.
+	// back. It makes the Node's pods start elsewhere. An agent with a hold freezes them. It is
+	// deleted with the Node.
 	NodeTaint = "5spot.finos.org/reclaimed-by-owner"
 
 	// Namespace holds the agent and its ConfigMaps in the workload cluster.

@@ -89,7 +89,7 @@ func (r *HookReconciler) checkSteps(ctx context.Context, s *scope, phase hooksv1
 func (r *HookReconciler) ifTrusted(v verdict, now time.Time) verdict {
 	if v.missed && r.APIClock.Trust() == rails.Suspect {
 		v.missed, v.holds, v.again = false, true, now.Add(rails.Apart)
-		v.note += "; it is waited for while the manager's clock may be wrong"
+		v.note += "; the Machine waits while the manager's clock may be wrong"
 	}
 	return v
 }

@@ -653,8 +653,8 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	d.wants(d.turn(), true, false, asked)
 }
 
-// TestNoPodIsMovedWhileTheClockIsSuspect sets the manager's clock ahead, beyond the deadline of an operator that has been
-// asked to move a pod. The policy deletes a pod after its deadline.
+// TestNoPodIsMovedWhileTheClockIsSuspect sets the manager's clock ahead, beyond an operator's deadline to move a pod. The
+// policy deletes a pod after its deadline.
 func TestNoPodIsMovedWhileTheClockIsSuspect(t *testing.T) {
 	d := newDeparture(t, 1, func(s *evictionv1.ReschedulePolicySpec) { minute(s); s.Fallback = evictionv1.FallbackDelete })
 	p := d.pod("db-0", 0)
