@@ -66,15 +66,16 @@ test: ## Run the tests that every commit must pass: at least one for each featur
 	$(MAKE) --no-print-directory -j2 NICE='nice -n 5' test-system test-unit test-monitoring
 
 .PHONY: test-all
-test-all: ## Run every test to its full length: by hand, and at night.
-	# One after the other: the long system tests compare times, and use all of two cores.
-	$(MAKE) test-system SHORT= LONG='cuts|lane' PACKAGES=2
-	$(MAKE) test-unit test-monitoring SHORT= CONCURRENT=./...
-	cd test && $(GO_TEST_PLAIN) -count=1 ./lane
+test-all: $(GOTESTSUM) ## Run every test to its full length: by hand, and at night.
+	# What make test has not shown comes first. One after the other: the long system tests compare times, and use all
+	# of two cores.
+	$(MAKE) test-disaster test-judge
+	[ "$$(id -u)" != 0 ] || $(MAKE) test-e2e-kind-offline
 	cd test/kind && $(GO_TEST) -count=1 ./...
 	cd hack/kind && $(GO_TEST) -count=1 ./...
-	$(MAKE) test-judge test-disaster
-	[ "$$(id -u)" != 0 ] || $(MAKE) test-e2e-kind-offline
+	cd test && $(GO_TEST_PLAIN) -count=1 ./lane
+	$(MAKE) test-system SHORT= LONG='cuts|disaster|lane' PACKAGES=2
+	$(MAKE) test-unit test-monitoring SHORT= CONCURRENT=./...
 
 # The packages whose tests run more than one goroutine. The race detector triples the time of a
 # test, and finds nothing where there is only one.

@@ -28,9 +28,12 @@ func CreatedAt(m *clusterv1.Machine) time.Time {
 }
 
 // NeverRan reports whether a Machine never had a Node, by its status and by the status of sm, of which one can be lost.
-// sm may be nil.
+// sm may be nil. The status of sm may still be about the previous Machine.
 func NeverRan(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine) bool {
-	return !m.Status.NodeRef.IsDefined() && (sm == nil || sm.Status.NodeRef == nil)
+	if m.Status.NodeRef.IsDefined() {
+		return false
+	}
+	return sm == nil || sm.Status.NodeRef == nil || sm.Status.MachineRef == nil || sm.Status.MachineRef.UID != m.UID
 }
 
 // AnnouncedEnd returns the end of a window that is over, if the status of sm announced it in time. ok is false for every

@@ -19,12 +19,7 @@ import (
 )
 
 // machines is the size of the fleet. A hundred take long on two cores.
-var machines = flag.Int("machines", 0, "have all disasters hit so many `machines`; by default a few hit a dozen")
-
-// few is the default size of the fleet, and sample are the disasters that hit it.
-const few = 12
-
-var sample = []string{"AllSchedulesAreClosed", "AllKillSwitches"}
+var machines = flag.Int("machines", 12, "have the disasters hit so many `machines`")
 
 var (
 	shared *system.System
