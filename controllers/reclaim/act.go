@@ -208,7 +208,7 @@ func (r *Reconciler) ejectRemaining(ctx context.Context, s *scope) error {
 	if s.children.NextToDelete(r.Hooks) == nil {
 		return nil
 	}
-	return r.atProvider(ctx, callKey{"deleting", s.provider()}, func(ctx context.Context) error {
+	return r.atProvider(ctx, callKey{"deleting", s.provider()}, actuate.WriteTimeout, func(ctx context.Context) error {
 		return r.ejection(s).DeleteNext(ctx, &s.children, r.Hooks)
 	})
 }

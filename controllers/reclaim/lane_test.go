@@ -230,7 +230,7 @@ func waitForNobody(t *testing.T, readable bool) {
 		given[0].(*v1alpha1.ScheduledMachine).Spec.Schedule.Enabled = new(false)
 		objects = append(objects, given[0])
 	}
-	for i := range 15 {
+	for i := range 17 { // Until the first calls to the provider have failed.
 		good = append(good, fmt.Sprintf("good%d", i))
 		objects = append(objects, family(t, good[i], builder.GenericInfrastructureMachineKind, hasRequest(t, v1alpha1.EmergencyReclaimAnnotation))...)
 	}

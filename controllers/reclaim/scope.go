@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// nodeReadTimeout bounds the read of a Node, and providerReadTimeout the read of provider objects. Both reads use
+// nodeReadTimeout bounds the read of a Node, and providerReadTimeout the read of provider objects. Both use
 // caches. Before its first list, a cache blocks while the workload cluster or a conversion webhook fails.
 // nodeReadTimeout is short, because the end of the first list triggers a reconcile.
 const (
@@ -119,7 +119,7 @@ func (s *scope) classifyRequest(node *corev1.Node) lifecycle.Request {
 // readProviderObjects reads the provider objects of the machine.
 func (r *Reconciler) readProviderObjects(ctx context.Context, s *scope) {
 	s.providerRead = true
-	s.unread = r.atProvider(ctx, callKey{"reading", s.provider()}, func(ctx context.Context) error {
+	s.unread = r.atProvider(ctx, callKey{"reading", s.provider()}, providerReadTimeout, func(ctx context.Context) error {
 		rest, err := r.Children.Read(ctx, s.scheduled, s.scheduled.BeingReclaimed())
 		if err != nil {
 			return fmt.Errorf("looking at infrastructure: %w", err)
@@ -133,15 +133,14 @@ func (r *Reconciler) readProviderObjects(ctx context.Context, s *scope) {
 	})
 }
 
-// atProvider calls an API of a provider, within the limits of calls and providerReadTimeout. Such a call may take as
-// long as the provider's conversion webhook. Reads and writes have separate limits, because reads may succeed from a
-// cache while writes fail.
-func (r *Reconciler) atProvider(ctx context.Context, at callKey, call func(context.Context) error) error {
+// atProvider calls an API of a provider, within the limits of calls and a timeout. Such a call may take as long as the
+// provider's webhook. Reads and writes have separate limits, because reads may succeed from a cache while writes fail.
+func (r *Reconciler) atProvider(ctx context.Context, at callKey, timeout time.Duration, call func(context.Context) error) error {
 	done, err := r.calls.begin(at)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, providerReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = call(ctx)
 	done(actuate.IgnoreSuppressed(err))

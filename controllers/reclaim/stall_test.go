@@ -218,3 +218,22 @@ func TestAConflictOfANodeDelaysNoOwner(t *testing.T) {
 		t.Errorf("the owner waits for a Node: %v, %v", err, w.Writes)
 	}
 }
+
+// TestADeletionMayTakeAsLongAsAWebhook checks that no deletion is canceled before an API server gives up on an
+// admission webhook.
+func TestADeletionMayTakeAsLongAsAWebhook(t *testing.T) {
+	w := newWorld(t)
+	w.r = w.reconciler(interceptor.NewClient(w.Client, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if end, ok := ctx.Deadline(); ok && time.Until(end) < 10*time.Second {
+				t.Errorf("%T %s has only %v", obj, obj.GetName(), time.Until(end))
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+	}))
+	w.annotate("true")
+	w.settle()
+	if w.infra().GetDeletionTimestamp().IsZero() {
+		t.Error("the infrastructure is not deleted")
+	}
+}

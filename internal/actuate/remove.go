@@ -100,7 +100,7 @@ func (a Action) Expedite(ctx context.Context, c *children.Set) error {
 // clean up a host when that is deleted. See ADR 0004.
 //
 // Cluster API's webhooks handle patches of a Machine but not its deletion. If they are down, only the patch
-// fails, after expediteTimeout at most. gone reports that the Machine is being deleted or does not exist.
+// fails, after WriteTimeout at most. gone reports that the Machine is being deleted or does not exist.
 func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.ForeignHookPolicy) (gone bool, err error) {
 	if c.Machine != nil {
 		err = a.expedite(ctx, c.Machine)
@@ -111,13 +111,13 @@ func (a Action) Remove(ctx context.Context, c *children.Set, hooks children.Fore
 	return true, errors.Join(err, a.DeleteNext(ctx, c, hooks))
 }
 
-// expediteTimeout bounds the patch of expedite, so that a deletion after it has time within workers.Deadline. It is
-// longer than the ten seconds that an API server waits for an admission webhook.
-const expediteTimeout = 12 * time.Second
+// WriteTimeout bounds a write after which the same reconcile has more to do within workers.Deadline. It is longer than
+// the ten seconds that an API server waits for an admission webhook by default: a shorter one would cancel every try.
+const WriteTimeout = 12 * time.Second
 
 // expedite makes Cluster API skip the waits of a Machine. A missing Machine is no error.
 func (a Action) expedite(ctx context.Context, m *clusterv1.Machine) error {
-	ctx, cancel := context.WithTimeout(ctx, expediteTimeout)
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
 	return kinds.IgnoreNoObject(a.change(ctx, m, children.Expedite))
 }
