@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command clusterresourceset writes the templates with which Cluster API installs the reclaim agent if the manager does
-// not. Each has the manifests of config/reclaim-agent in a ConfigMap, and a ClusterResourceSet that applies it. One
-// template has the agent that receives process events of the kernel, the other the agent that only polls.
+// not. Each has manifests of config in a ConfigMap, and a ClusterResourceSet that applies it. They differ in the agent: it
+// receives process events of the kernel, it does and can hold pods, or it only polls.
 package main
 
 import (
@@ -57,7 +57,12 @@ func writeAll(directory string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(directory, "reclaim-agent", listening), write(directory, "reclaim-agent-poll", polling))
+	holding, err := manifests.Holding(listening)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(directory, "reclaim-agent", listening), write(directory, "reclaim-agent-hold", holding),
+		write(directory, "reclaim-agent-poll", polling))
 }
 
 // write writes the template of one directory of config.

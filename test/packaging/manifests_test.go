@@ -91,8 +91,8 @@ func TestTheAgentIsTheSameWhoeverInstallsIt(t *testing.T) {
 	}
 }
 
-// TestTheHoldIsTheSameWhoeverInstallsIt compares the manager's objects with kustomize's, which adds volumes in another
-// order.
+// TestTheHoldIsTheSameWhoeverInstallsIt compares the manager's objects with the template's, and with kustomize's, which
+// adds volumes in another order.
 func TestTheHoldIsTheSameWhoeverInstallsIt(t *testing.T) {
 	embedded, err := manifests.Objects()
 	if err != nil {
@@ -109,6 +109,9 @@ func TestTheHoldIsTheSameWhoeverInstallsIt(t *testing.T) {
 		return ds
 	}
 	built, installed := byName(agentManifests(t, "reclaim-agent-hold")), normal(t, holding)
+	if diff := cmp.Diff(byName(template(t, "clusterresourceset-reclaim-agent-hold.yaml")), installed); diff != "" {
+		t.Errorf("-as the template has it, +as the manager installs it; run make generate:\n%s", diff)
+	}
 	const name = "DaemonSet 5spot-system/reclaim-agent"
 	ds := &appsv1.DaemonSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(installed[name].(map[string]any), ds); err != nil {
