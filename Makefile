@@ -67,9 +67,9 @@ test: ## Run the tests that every commit must pass: at least one for each featur
 
 .PHONY: test-all
 test-all: $(GOTESTSUM) ## Run every test to its full length: by hand, and at night.
-	# What make test has not shown comes first. One after the other: the long system tests compare times, and use all
-	# of two cores.
-	$(MAKE) test-disaster test-judge
+	# What make test has not shown comes first. The disasters wait half of the time. The other steps run one after the
+	# other: the long system tests compare times, and use all of two cores.
+	$(MAKE) -j2 test-disaster test-judge
 	[ "$$(id -u)" != 0 ] || $(MAKE) test-e2e-kind-offline
 	cd test/kind && $(GO_TEST) -count=1 ./...
 	cd hack/kind && $(GO_TEST) -count=1 ./...

@@ -139,6 +139,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.S
 		r.Backoff.Forget(req)
 		return next.result(now)
 	default:
+		next.departs = next.departs || !apierrors.IsConflict(err) && isDue(sm, now) // A conflict of the status delays no departure.
 		next = r.retry(ctx, req, next, err)
 	}
 	next.at = departurecap.Earliest(edge, next.at)
@@ -152,7 +153,7 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 		ctrl.LoggerFrom(ctx).Error(err, "Reconciling ScheduledMachine")
 		telemetry.Failed(name)
 	}
-	if err != nil && next.departs {
+	if next.departs {
 		backoff = min(backoff, wait.Jitter(maxDepartureRetry/2, 1))
 		r.fresh.Shorten(req, now.Add(backoff))
 	}
@@ -162,10 +163,19 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 	return next
 }
 
-// maxDepartureRetry is the maximum back-off of a departure that fails. After a fault over a shared window end, the
+// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. After a fault over a shared window end, the
 // machines then leave from its end on. The jitter of up to a half spreads their tries: a thousand machines make about 44
 // tries per second, and --kube-api-qps allows 1000.
 const maxDepartureRetry = 30 * time.Second
+
+// isDue reports whether sm has a machine outside its window, also if the reconcile failed before the decision.
+func isDue(sm *v1alpha1.ScheduledMachine, now time.Time) bool {
+	if sm.Status.MachineRef == nil {
+		return sm.Status.Phase == v1alpha1.PhaseShuttingDown // Other objects of the machine are left.
+	}
+	window := machineschedule.Resolve(sm, now)
+	return !window.Active && window.Err == nil || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero()
+}
 
 // isAbout reports whether an API error is about sm, and not about a child.
 func isAbout(sm *v1alpha1.ScheduledMachine, err error) bool {

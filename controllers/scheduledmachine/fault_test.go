@@ -3,6 +3,7 @@
 package scheduledmachine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -12,29 +13,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
 // TestAFaultOverAWindowEndDelaysNoDeparture covers a webhook that rejects all patches of Machines over the end of a
-// window. The departure is requested within 30 s of the end of the fault.
+// window, and an API server that rejects the reads. The departure is requested within 30 s of the end of the fault.
 func TestAFaultOverAWindowEndDelaysNoDeparture(t *testing.T) {
-	for name, refusal := range map[string]error{
-		"Error":    apierrors.NewInternalError(errors.New("failed calling webhook")),
-		"Conflict": apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "box", errors.New("not now")),
+	for name, refusal := range map[string]struct{ write, read error }{
+		"Error":    {write: apierrors.NewInternalError(errors.New("failed calling webhook"))},
+		"Conflict": {write: apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "box", errors.New("not now"))},
+		"Reads":    {read: apierrors.NewInternalError(errors.New("etcdserver: no leader"))},
 	} {
 		for _, fault := range []time.Duration{9 * time.Minute, 19 * time.Minute} {
 			t.Run(fmt.Sprint(name, "/", fault), func(t *testing.T) {
 				w := newWorld(t, nil)
 				w.running()
 				w.planned = true // No planner runs.
+				lasts := func() bool { return w.clock.Now().Before(closed.Add(fault)) }
 				w.Fail = func(n int) (before, after error) {
-					if w.Writes[n] == "patch Machine" && w.clock.Now().Before(closed.Add(fault)) {
-						return refusal, nil
+					if w.Writes[n] == "patch Machine" && lasts() {
+						return refusal.write, nil
 					}
 					return nil, nil
 				}
+				w.r = w.reconciler(w.Recorded(interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+						if _, ok := obj.(*clusterv1.Machine); ok && refusal.read != nil && lasts() {
+							return refusal.read
+						}
+						return c.Get(ctx, key, obj, opts...)
+					},
+				}))
 				w.clock.SetTime(closed)
 				for requested := false; !requested; {
 					res := w.reconcile()

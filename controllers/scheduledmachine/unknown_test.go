@@ -123,6 +123,11 @@ func TestTheWindowEndsWhileTheInfrastructureCannotBeRead(t *testing.T) {
 			if b, ok := w.bootstrap(); !ok || !b.GetDeletionTimestamp().IsZero() {
 				t.Error("the bootstrap config was deleted, and nobody knows whether the infrastructure still needs it")
 			}
+			for range 12 {
+				if wait := w.reconcile().RequeueAfter; wait > 30*time.Second {
+					t.Fatalf("after the outage the departure would wait for up to %v", wait)
+				}
+			}
 			see()
 			w.settle()
 			i, _ := w.infra()

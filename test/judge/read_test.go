@@ -170,7 +170,7 @@ func TestReadLines(t *testing.T) {
 		`"outcome":"success","action_id":"a","lane":"scheduled","uid":"m"}` + "\n")))
 	about := office
 	about.Cluster = "audit log"
-	want := []judge.Record{{ID: "a", At: begin, Object: about, Line: &judge.Line{Kind: "Depart", Machine: "farm/office", Outcome: "success", UID: "m"}}}
+	want := []judge.Record{{ID: "a", At: begin, Object: about, Line: &judge.Line{Kind: "Depart", Machine: "farm/office", Reason: "WindowClosed", Outcome: "success", UID: "m"}}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("records: %v, -want, +got:\n%s", err, diff)
 	}

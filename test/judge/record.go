@@ -39,6 +39,7 @@ type Record struct {
 type Line struct {
 	Kind    string `json:"kind"`
 	Machine string `json:"machine"`
+	Reason  string `json:"reason"`
 	Outcome string `json:"outcome"`
 	UID     string `json:"uid"`
 }

@@ -4,7 +4,7 @@ package judge
 
 // Steps is the rule about the order of a departure. The departure record is written before 5-Spot removes one of its
 // deletion hooks, and before the Machine is deleted. The Machine is deleted before its infrastructure. If Cluster API's
-// webhooks refuse the record of an urgent departure, an attempt to write it is sufficient.
+// webhooks refuse the record of an urgent departure, or do not answer, an attempt to write it is sufficient.
 func Steps() Rule { return &steps{} }
 
 type steps struct{ world world }

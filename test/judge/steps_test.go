@@ -14,6 +14,9 @@ func TestSteps(t *testing.T) {
 	hook := with(by(manager, "patch", lab, "m"), ofOffice, sets(preDrain, ""))
 	gone := with(by(core, "update", lab, "m"), gone)
 	remove := with(by(manager, "delete", lab, "m"), ofOffice, deleting)
+	failed := func(reason string) judge.Record {
+		return judge.Record{Object: lab, Line: &judge.Line{Outcome: "api_error", UID: "m", Reason: reason}}
+	}
 	owned := func(r *judge.Record) { r.Got.Owner = "m" }
 	judged(t, judge.Steps, map[string]ruleCase{
 		"RecordThenDeletion": {
@@ -49,6 +52,16 @@ func TestSteps(t *testing.T) {
 		"RefusedRecordOfAWindow": {
 			reason:  "A window's end waits until the record can be written.",
 			records: []judge.Record{exists, with(by(manager, "patch", lab, "m"), sets(departure, closed), refused), remove},
+			judged:  1, broken: []string{"the Machine was deleted without a record of its departure"},
+		},
+		"UnansweredRecordOfAnOwner": {
+			reason:  "While webhooks do not answer, an owner does not wait. The API server's log may lack the request.",
+			records: []judge.Record{exists, failed("EmergencyReclaim"), remove},
+			judged:  1,
+		},
+		"UnansweredRecordOfAWindow": {
+			reason:  "A window's end waits until the record can be written.",
+			records: []judge.Record{exists, failed("WindowClosed"), remove},
 			judged:  1, broken: []string{"the Machine was deleted without a record of its departure"},
 		},
 		"SomebodyElseDeletes": {

@@ -31,7 +31,7 @@ type machine struct {
 	cluster, parent Object
 	// ran reports that the Machine has had a Node. started reports that its departure has started.
 	ran, started bool
-	// refused is a record that the manager tried to write and the API server refused.
+	// refused is a record that the manager tried to write, and that the API server refused or did not answer.
 	refused departure
 }
 
@@ -91,6 +91,7 @@ func (w *world) see(r Record) *start {
 	}
 	switch {
 	case r.Line != nil:
+		w.seeFailed(r.Line)
 	case !r.Accepted():
 		w.seeRefused(r)
 	case r.Object.isCluster():
@@ -133,6 +134,14 @@ func (w *world) seeRefused(r Record) {
 	text, ok := r.Sent.sets(departureAnnotation)
 	if m := w.machines[r.uid()]; r.Object.isMachine() && m != nil && ok && r.ByManager() {
 		m.refused, _ = departureOf(text)
+	}
+}
+
+// seeFailed processes a line about a write of a Machine that failed. A request without an answer may not be in the API
+// server's log, or without its content.
+func (w *world) seeFailed(l *Line) {
+	if m := w.machines[l.UID]; m != nil && l.Outcome == "api_error" {
+		m.refused = departure{Reason: l.Reason}
 	}
 }
 
