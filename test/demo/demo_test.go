@@ -31,7 +31,7 @@ func TestTheStory(t *testing.T) {
 			t.Skip(err)
 		}
 		hold := [][]string{
-			{"reclaimHold: Kill", "The owner is protected", `Pod default/simulation .* uses [1-9]\d* % of a core`, "The owner starts", "The pod stopped", "Node .* is gone"},
+			{"reclaimHold: Kill", "The owner is protected", `Pod simulation .* uses [1-9]\d* % of a core`, "The owner starts", "The pod stopped", "Node .* is gone"},
 			{"The pod stopped", "The pod used 0 % of a core", "is Disabled"},
 			{"is Disabled", `CPU back after \d+ ms, memory back after \d+ ms, machine free after \d+ ms`, `T\S+Z +\d+m?s +\d+m?s +\d+m?s +\d+m?s +owners-game`},
 		}

@@ -29,12 +29,11 @@ func (s *story) chooseHold(context.Context) error {
 	if s.node == realNode {
 		err = realnode.SupportedCgroups(infrav1.CgroupV2)
 	}
-	if err != nil {
-		s.say("reclaimHold is not shown: %v", err)
-		s.hold = reclaim.HoldNone
-		return nil
-	}
 	s.hold = reclaim.HoldKill
+	if err != nil {
+		s.hold = reclaim.HoldNone
+		s.say("reclaimHold is not shown: %v", err)
+	}
 	return nil
 }
 
@@ -52,9 +51,8 @@ func (s *story) burn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c := condition(sm.Status.Conditions, v1alpha1.OwnerProtectedCondition); c.Reason == v1alpha1.HoldUnavailableReason {
-		s.say("reclaimHold is not shown: this machine does not support it")
-		s.hold = reclaim.HoldNone
+	if condition(sm.Status.Conditions, v1alpha1.OwnerProtectedCondition).Reason == v1alpha1.HoldUnavailableReason {
+		s.hold = reclaim.HoldNone // The message of the condition, printed by await, says why.
 		return nil
 	}
 	pod := &corev1.Pod{
@@ -66,26 +64,21 @@ func (s *story) burn(ctx context.Context) error {
 	if err := s.workload.Client.Create(limited, pod); err != nil {
 		return err
 	}
-	if err := s.workload.Wait(limited, pod, func() error {
+	if err := s.workload.Wait(limited, pod, func() (err error) {
 		if pod.Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("it is %s", pod.Status.Phase)
 		}
-		return nil
+		s.burner, err = s.processOf(pod)
+		return err
 	}); err != nil {
-		return fmt.Errorf("waiting for pod %s: %w", client.ObjectKeyFromObject(pod), err)
+		return fmt.Errorf("waiting for pod %s: %w", pod.Name, err)
 	}
-	if s.burner, err = s.processOf(pod); err != nil {
-		return err
+	share, err := s.share()
+	if err == nil && share < 1 {
+		err = fmt.Errorf("pod %s uses %.1f %% of a core: if its program is old, run `make plane-infrastructure`", pod.Name, share)
 	}
-	share, err := s.share(s.burner)
-	if err != nil {
-		return err
-	}
-	if share < 1 {
-		return fmt.Errorf("pod %s uses %.1f %% of a core: if its program is old, run `make plane-infrastructure`", client.ObjectKeyFromObject(pod), share)
-	}
-	s.say("Pod %s of the cluster uses %.0f %% of a core", client.ObjectKeyFromObject(pod), share)
-	return nil
+	s.say("Pod %s of the cluster uses %.0f %% of a core", pod.Name, share)
+	return err
 }
 
 // watchPod records when the pod stopped, and its CPU share after that.
@@ -101,23 +94,23 @@ func (s *story) watchPod(ctx context.Context) {
 		state = "it has ended"
 	}
 	s.seen <- event{podStopped, s.clock.Now(), "The pod stopped: " + state}
-	if share, err := s.share(s.burner); err == nil {
+	if share, err := s.share(); err == nil {
 		s.seen <- event{podIdle, s.clock.Now(), fmt.Sprintf("The pod used %.0f %% of a core in the %v since it stopped", share, shareTime)}
 	}
 }
 
-// share measures the CPU time of a process, in percent of one core. A process that has ended uses none.
-func (s *story) share(p realnode.Process) (float64, error) {
+// share measures the CPU time of the pod, in percent of one core. A pod that has ended uses none.
+func (s *story) share() (float64, error) {
 	begin := s.clock.Now()
-	first, err := p.CPU()
-	if err != nil && p.Alive() {
+	first, err := s.burner.CPU()
+	if err != nil && s.burner.Alive() {
 		return 0, err
 	}
 	tick := time.NewTicker(shareTime / 50)
 	defer tick.Stop()
 	last := first
 	for ; s.clock.Since(begin) < shareTime; <-tick.C {
-		if used, err := p.CPU(); err == nil {
+		if used, err := s.burner.CPU(); err == nil {
 			last = used
 		}
 	}
@@ -132,7 +125,7 @@ func (s *story) sum(ctx context.Context, free time.Duration) error {
 	}
 	report := sm.Status.ReclaimHold
 	if report == nil || report.KilledPods == 0 || report.RunningPods > 0 {
-		return fmt.Errorf("not all pods were stopped: status.reclaimHold is %+v", report)
+		return fmt.Errorf("the agent did not stop all pods: status.reclaimHold is %+v", report)
 	}
 	s.say("The owner felt: CPU back after %d ms, memory back after %d ms, machine free after %d ms",
 		report.FrozenAfterMilliseconds, report.KilledAfterMilliseconds, free.Milliseconds())

@@ -63,7 +63,9 @@ func (s *story) chooseNode(ctx context.Context) error {
 func (s *story) machineSpec() (string, error) {
 	if s.node == realNode {
 		if s.hold.Asked() {
-			return "backend: Real\n      cgroups: V2", nil
+			// Providers need seconds to minutes to remove a machine. Without the delay, it could be gone before the agent has
+			// reported how fast it was.
+			return "backend: Real\n      cgroups: V2\n      faults: {deletionSeconds: 3}", nil
 		}
 		return "backend: Real", nil
 	}
