@@ -138,8 +138,9 @@ DEMO_REAL  := $(shell [ "$$(id -u)" != 0 ] || ! command -v runc >/dev/null || ec
 DEMO_STEPS := build plane-kube plane-core plane-infrastructure $(DEMO_REAL) demo-binary
 
 .PHONY: demo
-demo: ## Watch a machine join, its owner come back, and the machine go.
-	@echo 'The story takes half a minute. The first time, 5-Spot, Kubernetes and Cluster API are built from Go modules first, which takes some 18 minutes on two cores with empty caches.'
+demo: ## Watch a machine join, its owner come back, its pods stop, and the machine go.
+	@echo 'The story takes half a minute. The first time, 5-Spot, Kubernetes and Cluster API are built from'
+	@echo 'Go modules first, which takes some 18 minutes on two cores with empty caches.'
 	@n=0; for step in $(DEMO_STEPS); do n=$$((n + 1)); \
 		echo "[$$((SECONDS / 60)) min] $$n of $(words $(DEMO_STEPS)): make $$step"; \
 		$(MAKE) --silent --no-print-directory $$step 2> >(sed '/^go: downloading/d' >&2) || exit; \

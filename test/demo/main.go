@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command demo shows 5-Spot on this machine. A machine joins a cluster when its window opens, its owner starts a
-// program, and the machine leaves. It needs no root, no Docker and no network.
+// program, its pods stop, and the machine leaves. It needs no root, no Docker and no network.
 //
 //	make demo
 //
 // All parts are real: etcd, API servers, Cluster API, 5-Spot's manager, and its agent, which watches the processes of
-// this machine. The Node is real if this machine supports it, as root and with runc, and simulated otherwise. The demo
-// ends and cleans up at Ctrl-C; with --exit it ends after the last step. It exits with 1 if a step fails or takes too
-// long.
+// this machine. The Node is real if this machine supports it, as root and with runc, and simulated otherwise. Pods
+// run only on a real Node. With cgroup v2, the demo shows how spec.reclaimHold stops a busy one. The demo ends and
+// cleans up at Ctrl-C; with --exit it ends after the last step. It exits with 1 if a step fails or takes too long.
 package main
 
 import (
@@ -43,9 +43,9 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager, reclaim-agent and kubectl-5spot, from `make build`.")
-	flag.StringVar(&o.detector, "detector", "auto", "How the agent finds processes: `auto`, netlink or poll. auto listens to the kernel where that is possible, and polls elsewhere.")
-	flag.StringVar(&o.node, "node", anyNode, "What the Node is: `auto`, real or simulated. auto is real as root where runc is installed and the container runtime is built.")
+	flag.StringVar(&o.bin, "bin", system.DefaultBin(), "Directory with manager, reclaim-agent and kubectl-5spot,\nfrom `make build`.")
+	flag.StringVar(&o.detector, "detector", "auto", "How the agent finds processes: `auto`, netlink or poll.\nauto listens to the kernel where that is possible, and polls elsewhere.")
+	flag.StringVar(&o.node, "node", anyNode, "What the Node is: `auto`, real or simulated.\nauto is real as root where runc is installed and the container runtime is built.")
 	flag.BoolVar(&o.exit, "exit", false, "End when the story is told, instead of waiting for Ctrl-C.")
 	flag.Usage = usage
 	flag.Parse()
@@ -62,8 +62,8 @@ func main() {
 func usage() {
 	out := flag.CommandLine.Output()
 	_, _ = fmt.Fprint(out, `Shows 5-Spot at work on this machine: a machine joins a cluster when its window
-opens, its owner starts a program, and the machine goes. Afterwards the clusters
-stay up, to be explored, until Ctrl-C.
+opens, its owner starts a program, its pods stop, and the machine goes. Afterwards
+the clusters stay up, to be explored, until Ctrl-C.
 
 Run it with `+"`make demo`"+`, which builds what it needs; PLANE_BIN moves the programs
 of the local plane elsewhere.

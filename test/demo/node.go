@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
@@ -61,6 +62,11 @@ func (s *story) chooseNode(ctx context.Context) error {
 // machineSpec is the part of a PlaneMachine that selects the kind of Node.
 func (s *story) machineSpec() (string, error) {
 	if s.node == realNode {
+		if s.hold.Asked() {
+			// Providers need seconds to minutes to remove a machine. Without the delay, it could be gone before the agent has
+			// reported how fast it was.
+			return "backend: Real\n      cgroups: V2\n      faults: {deletionSeconds: 3}", nil
+		}
 		return "backend: Real", nil
 	}
 	id, err := s.machineID()
@@ -105,17 +111,22 @@ func (s *story) installedAgent(ctx context.Context) (agent, error) {
 	if err != nil {
 		return agent{}, fmt.Errorf("waiting for the agent's DaemonSet: %w", err)
 	}
-	box, err := s.RealNode(client.ObjectKey{Namespace: namespace, Name: nodeName + "-infra"})
-	if err != nil {
-		return agent{}, err
-	}
-	process, err := box.InContainer(pod.Status.ContainerStatuses[0].ContainerID)
+	process, err := s.processOf(&pod)
 	if err != nil {
 		return agent{}, err
 	}
 	log := filepath.Join(s.dir, "nodes", "*", "pods", strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_"), "*", "*.log")
 	tail := func(n int) string { return tailOf(log, n) }
 	return agent{process.PID, fmt.Sprintf("in pod %s, which the manager installed", client.ObjectKeyFromObject(&pod)), tail}, nil
+}
+
+// processOf returns the first process of a pod of the real Node.
+func (s *story) processOf(pod *corev1.Pod) (realnode.Process, error) {
+	box, err := s.RealNode(client.ObjectKey{Namespace: namespace, Name: nodeName + "-infra"})
+	if err != nil {
+		return realnode.Process{}, err
+	}
+	return box.InContainer(pod.Status.ContainerStatuses[0].ContainerID)
 }
 
 func ready(pod corev1.Pod) bool {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/realnode"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
@@ -37,6 +38,10 @@ type story struct {
 	identity string
 	// game is the owner's program. Its name is unique to this run, so that concurrent demos do not detect each other's.
 	game *plane.Process
+	// hold is None if the pods of the Node cannot be held.
+	hold reclaim.Hold
+	// burner is the process of a pod that uses CPU.
+	burner realnode.Process
 
 	seen    chan event
 	pending []event
@@ -47,7 +52,7 @@ func (s *story) run(ctx context.Context) error {
 	s.say("Local plane is up: etcd, kube-apiserver, kube-controller-manager, Cluster API, 5-Spot")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, chapter := range []func(context.Context) error{s.chooseNode, s.join, s.watchOver, s.returns} {
+	for _, chapter := range []func(context.Context) error{s.chooseNode, s.chooseHold, s.join, s.burn, s.watchOver, s.returns} {
 		if err := chapter(ctx); err != nil {
 			return err
 		}
@@ -74,7 +79,7 @@ func (s *story) join(ctx context.Context) (err error) {
 	if err := s.follow(ctx); err != nil {
 		return err
 	}
-	yaml := manifest(s.clock.Now().UTC(), spec, s.game.Name())
+	yaml := manifest(s.clock.Now().UTC(), spec, s.game.Name(), s.hold)
 	if _, err := s.Management.KubectlInput(limited, yaml, "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -109,7 +114,7 @@ func (s *story) machineID() (string, error) {
 }
 
 // manifest is a ScheduledMachine whose window is open from now on for three hours.
-func manifest(now time.Time, spec, pattern string) string {
+func manifest(now time.Time, spec, pattern string, hold reclaim.Hold) string {
 	day := func(t time.Time) string { return strings.ToLower(t.Format("Mon")) }
 	return fmt.Sprintf(`apiVersion: 5spot.finos.org/v1alpha1
 kind: ScheduledMachine
@@ -123,6 +128,7 @@ spec:
     hoursOfDay: [%d-%d]
     timezone: UTC
   killIfCommands: [%s]
+  reclaimHold: %s
   bootstrapSpec:
     apiVersion: bootstrap.cluster.x-k8s.io/v1beta1
     kind: PlaneConfig
@@ -133,7 +139,7 @@ spec:
     spec:
       nodeName: %s
       %s
-`, namespace, nodeName, clusterKey, day(now), day(now.AddDate(0, 0, 1)), now.Hour(), (now.Hour()+3)%24, pattern, nodeName, spec)
+`, namespace, nodeName, clusterKey, day(now), day(now.AddDate(0, 0, 1)), now.Hour(), (now.Hour()+3)%24, pattern, hold, nodeName, spec)
 }
 
 // watchOver waits until the agent watches this machine.
@@ -168,6 +174,11 @@ func (s *story) watchOver(ctx context.Context) (err error) {
 // returns starts the owner's program.
 func (s *story) returns(ctx context.Context) error {
 	go s.readAgent(ctx)
+	events := []milestone{annotated, remembered, emergency, deleting, nodeGone, machineGone}
+	if s.hold.Asked() {
+		go s.watchPod(ctx)
+		events = append(events, podStopped, podIdle)
+	}
 	at := s.clock.Now()
 	if err := s.game.Start(ctx); err != nil {
 		return err
@@ -177,7 +188,15 @@ func (s *story) returns(ctx context.Context) error {
 	if err := s.await(ctx, matched); err != nil {
 		return err
 	}
-	err := s.await(ctx, annotated, remembered, emergency, deleting, nodeGone, machineGone, disabled)
+	for _, wanted := range [][]milestone{events, {disabled}} {
+		if err := s.await(ctx, wanted...); err != nil {
+			return err
+		}
+	}
+	free := s.last.Sub(at)
 	s.executed(time.Time{})
-	return err
+	if !s.hold.Asked() {
+		return nil
+	}
+	return s.sum(ctx, free)
 }

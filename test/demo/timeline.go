@@ -11,6 +11,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// columns is the width of a terminal that shows the output without line breaks.
+const columns = 100
+
 // A timeline prints events. Each line has the time since the start and since the line before, and, after the start of
 // the owner's program, the time since then.
 type timeline struct {
@@ -40,7 +43,7 @@ func (t *timeline) tellAt(when time.Time, text string) {
 	if !t.exec.IsZero() {
 		prefix += fmt.Sprintf("%9.1f ms  ", float64(when.Sub(t.exec).Microseconds())/1000)
 	}
-	_, _ = fmt.Fprintf(t.out, "%s%s\n", prefix, text)
+	_, _ = fmt.Fprintf(t.out, "%s%s\n", prefix, wrap(text, columns-len(prefix), "\n"+strings.Repeat(" ", len(prefix))))
 	t.last = when
 }
 
@@ -59,4 +62,24 @@ func (t *timeline) quote(text string) {
 		_, _ = fmt.Fprint(t.out, "      ", line)
 	}
 	_, _ = fmt.Fprint(t.out, "\n\n")
+}
+
+// wrap puts a separator between words, so that lines have at most width columns. A longer word has a line of its own.
+func wrap(text string, width int, separator string) string {
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case column == 0:
+		case column+1+len(word) > width:
+			_, _ = b.WriteString(separator)
+			column = 0
+		default:
+			_ = b.WriteByte(' ')
+			column++
+		}
+		_, _ = b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
 }

@@ -29,7 +29,10 @@ const (
 	nodeRegistered milestone = "Node to be registered"
 	nodeReady      milestone = "Node to be Ready"
 	running        milestone = "ScheduledMachine to be Active and Ready"
+	protected      milestone = "owner to be protected"
 	matched        milestone = "agent to see the owner's program"
+	podStopped     milestone = "pod to stop"
+	podIdle        milestone = "CPU share of the stopped pod"
 	annotated      milestone = "Node to be annotated"
 	remembered     milestone = "ScheduledMachine to remember the request"
 	emergency      milestone = "phase EmergencyRemove"
@@ -92,6 +95,9 @@ func ofScheduledMachine(e watch.Event, tell func(milestone, string, ...any)) {
 	}
 	if request, ok := sm.ReclaimRequest(); ok {
 		tell(remembered, "ScheduledMachine remembers the request: %s", request.Why())
+	}
+	if c := condition(sm.Status.Conditions, v1alpha1.OwnerProtectedCondition); c.Status == metav1.ConditionTrue {
+		tell(protected, "The owner is protected: %s", c.Message)
 	}
 	scheduled := condition(sm.Status.Conditions, v1alpha1.ScheduledCondition)
 	switch ready := condition(sm.Status.Conditions, v1alpha1.ReadyCondition); sm.Status.Phase {

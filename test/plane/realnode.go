@@ -73,7 +73,7 @@ func (p *Plane) ImportImage(ctx context.Context, ref, binary string) error {
 	return nil
 }
 
-// PauseImage is an image that real nodes have from the start. It does nothing.
+// PauseImage is an image that real nodes have from the start. It does nothing, or uses one core with the argument "burn".
 const PauseImage = "plane.local/pause:1"
 
 // RealNode is the node of a PlaneMachine with the Real backend on this machine.

@@ -4,10 +4,12 @@ package realnode
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Process is a process of this machine.
@@ -31,21 +33,38 @@ func (p Process) Alive() bool {
 
 // Frozen reports whether all processes of its control group, of version 2, are frozen.
 func (p Process) Frozen() (bool, error) {
+	events, err := p.groupFile("cgroup.events")
+	return strings.Contains("\n"+events, "\nfrozen 1\n"), err
+}
+
+// CPU returns the CPU time that its control group, of version 2, has used.
+func (p Process) CPU() (time.Duration, error) {
+	stat, err := p.groupFile("cpu.stat")
+	if err != nil {
+		return 0, err
+	}
+	var micros int64
+	_, err = fmt.Sscanf(stat, "usage_usec %d", &micros) // the first line
+	return time.Duration(micros) * time.Microsecond, err
+}
+
+// groupFile reads a file of its control group of version 2.
+func (p Process) groupFile(name string) (string, error) {
 	mounts, err := readCgroupMounts()
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	groups, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	_, path, ok := strings.Cut("\n"+string(groups), "\n0::")
 	if !ok || mounts.unified == "" {
-		return false, errors.New("the process is in no control group of version 2")
+		return "", errors.New("the process is in no control group of version 2")
 	}
 	path, _, _ = strings.Cut(path, "\n")
-	events, err := os.ReadFile(filepath.Join(mounts.unified, path, "cgroup.events")) //nolint:gosec // a file of the kernel
-	return strings.Contains("\n"+string(events), "\nfrozen 1\n"), err
+	text, err := os.ReadFile(filepath.Join(mounts.unified, path, name)) //nolint:gosec // a file of the kernel
+	return string(text), err
 }
 
 // Below lists the descendants of pid, parents first.
