@@ -257,8 +257,9 @@ type ScheduledMachineSpec struct {
 
 	// reclaimHold is what the agent does about the pods of the machine as soon as a
 	// process matches, before the machine is removed. Freeze stops their CPU time, and
-	// kills the pods that it sees hold a GPU. FreezeOnly kills none. Kill also frees their
-	// memory. It needs killIfCommands and cgroup v2.
+	// kills the pods that it sees hold a GPU: few, as 5-Spot installs the agent. FreezeOnly
+	// kills none. Kill also frees their memory and devices. It needs killIfCommands, cgroup v2
+	// and Linux 5.14.
 	// +optional
 	// +kubebuilder:validation:Enum=None;Freeze;FreezeOnly;Kill
 	// +kubebuilder:default=None

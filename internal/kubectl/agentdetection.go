@@ -12,15 +12,18 @@ import (
 )
 
 // agentDetectionNotes returns notes on whether the agent detects the owner's programs. It returns none if no controller
-// has reported on the machine, for example because its spec lists no programs.
+// has reported on the machine, for example because its spec lists no programs, or if the owner has requested it. Before
+// the drain of a Machine, 5-Spot removes the agent from its Node.
 func agentDetectionNotes(m *v1alpha1.ScheduledMachine, giveBack string) []string {
 	if c := conditions.Get(m, v1alpha1.WorkloadClusterReachableCondition); !reachable(m) && m.Status.MachineRef != nil {
 		return []string{notDetectingNote + giveBack, c.Message}
 	}
-	c := conditions.Get(m, v1alpha1.OwnerProtectedCondition)
+	c, ref := conditions.Get(m, v1alpha1.OwnerProtectedCondition), m.Status.MachineRef
 	switch {
-	case c == nil, c.Reason == v1alpha1.NotConnectedReason:
+	case c == nil, c.Reason == v1alpha1.NotConnectedReason, m.BeingReclaimed():
 		return nil
+	case ref != nil && ref.DeletionTimestamp != nil:
+		return []string{notDetectingNote + giveBack}
 	case c.Status == metav1.ConditionTrue:
 		notes := []string{"the machine notices when one of the agreed programs starts: " + strings.Join(m.Spec.KillIfCommands, ", ")}
 		if c.Reason == v1alpha1.HoldUnavailableReason {
