@@ -80,6 +80,7 @@ func (c Config) Text() string {
 
 // Adds reports whether c has a pattern that a text of another Config lacks.
 func (c Config) Adds(text string) bool {
+	text = WithHold(text, HoldNone)
 	var had []string
 	for at := strings.IndexByte(text, '"'); at >= 0; at = strings.IndexByte(text, '"') {
 		s, err := strconv.QuotedPrefix(text[at:]) // Go reads all strings that writeString writes.
@@ -98,8 +99,26 @@ func (c Config) Adds(text string) bool {
 // TextHasHold reports whether a text of a Config has a hold.
 func TextHasHold(text string) bool { return strings.Contains(text, "\n"+holdKey+" = ") }
 
+// WithHold returns a text of a Config with another hold.
+func WithHold(text string, h Hold) string {
+	before, _, found := strings.Cut(text, "\n"+holdKey+" = ") // It is the last key.
+	if found {
+		before += "\n"
+	}
+	return before + h.line()
+}
+
 // holdKey is the key of Config.Hold in a text. Only a key is at the start of a line.
 const holdKey = "reclaim_hold"
+
+// line returns the line of a text with h, empty for [HoldNone]: an agent of an earlier build rejects a key that it does
+// not know.
+func (h Hold) line() string {
+	if !h.Asked() {
+		return ""
+	}
+	return holdKey + " = " + strconv.Quote(string(h)) + "\n"
+}
 
 func (c Config) body() string {
 	var b strings.Builder
@@ -108,12 +127,7 @@ func (c Config) body() string {
 	b.WriteString("poll_interval_ms = ")
 	b.WriteString(strconv.FormatInt(c.Interval().Milliseconds(), 10))
 	b.WriteByte('\n')
-	// An agent of an earlier build rejects a key that it does not know.
-	if c.Hold.Asked() {
-		b.WriteString(holdKey + " = ")
-		writeString(&b, string(c.Hold))
-		b.WriteByte('\n')
-	}
+	b.WriteString(c.Hold.line())
 	return b.String()
 }
 

@@ -484,6 +484,12 @@ func TestTheMountStaysDuringAHold(t *testing.T) {
 			t.Errorf("%s: mounted: %t", reason, got)
 		}
 	}
+	report := func(s reclaimapi.HoldState) {
+		w.Edit(w.node, func() { w.node.Annotations = map[string]string{reclaimapi.HoldAnnotation: s.Text()} })
+	}
+	report(reclaimapi.HoldState{Pods: 1})
+	mounted("an annotation alone, which each kubelet may write, gives no rights", false)
+	report(reclaimapi.HoldState{Unavailable: "cgroup v1"})
 	w.Edit(w.sm, func() { w.sm.Spec.ReclaimHold = reclaimapi.HoldKill })
 	configure(w.sm.Spec.AgentConfig())
 	mounted("the machine has a hold", true)
@@ -491,14 +497,18 @@ func TestTheMountStaysDuringAHold(t *testing.T) {
 	mounted("the agent has its old configuration, because of the request on its Node", true)
 	w.restart()
 	mounted("and also after a restart", true)
-	w.Edit(w.node, func() {
-		w.node.Annotations = map[string]string{reclaimapi.HoldAnnotation: reclaimapi.HoldState{Pods: 1}.Text()}
-	})
+	report(reclaimapi.HoldState{Pods: 1})
 	configure(w.sm.Spec.AgentConfig())
 	mounted("the agent has not released the pods", true)
-	w.Edit(w.node, func() {
-		w.node.Annotations = map[string]string{reclaimapi.HoldAnnotation: reclaimapi.HoldState{Unavailable: "cgroup v1"}.Text()}
-	})
+	w.restart()
+	mounted("and also after a restart", true)
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
+	mounted("and also if the list is cleared", true)
+	if !w.Read(w.configMap(w.node)) {
+		t.Error("the agent that holds pods is removed")
+	}
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = []string{"java"} })
+	report(reclaimapi.HoldState{Unavailable: "cgroup v1"})
 	mounted("no pods are held", false)
 }
 

@@ -5,7 +5,9 @@ package installation
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +35,7 @@ type claim struct {
 }
 
 // observeConfigMaps finds 5-Spot's ConfigMaps for Nodes without an agent, and whether an agent may hold pods. The
-// ConfigMap of a Node stays during a reclaim, a pause, and under another manager.
+// ConfigMap of a Node stays during a reclaim, a pause, under another manager, and while the agent reports that it holds pods.
 func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines []v1alpha1.ScheduledMachine) error {
 	list := &corev1.ConfigMapList{}
 	ours := client.MatchingLabels(installed.With(map[string]string{installed.ManagedByLabel: installed.ManagedBy}, installed.AgentLabels))
@@ -44,6 +46,7 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines [
 	if err != nil {
 		return err
 	}
+	reported := false
 	for i := range list.Items {
 		cm := &list.Items[i]
 		c, claimed := claims[cm.Name]
@@ -54,15 +57,30 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines [
 		if err != nil {
 			return err
 		}
-		s.holds = s.holds || reclaimapi.TextHasHold(cm.Data[reclaimapi.ConfigMapKey]) || node != nil && reportsHeldPods(node)
+		held := node != nil && reportsHeldPods(node)
+		s.holds = s.holds || reclaimapi.TextHasHold(cm.Data[reclaimapi.ConfigMapKey])
+		reported = reported || held
 		switch {
-		case c.keep, claimed && node != nil && reclaimapi.Requested(node.Annotations):
+		case c.keep, claimed && (held || node != nil && reclaimapi.Requested(node.Annotations)):
 			s.kept = true
 		default:
 			s.obsolete = append(s.obsolete, obsolete{cm, node, c.scheduled})
 		}
 	}
-	return nil
+	if reported && !s.holds {
+		s.holds, err = s.canHold(ctx)
+	}
+	return err
+}
+
+// canHold reports whether the agents have the cgroup files of their hosts. A report of held pods does not give them
+// these: each kubelet may annotate its own Node.
+func (s *scope) canHold(ctx context.Context) (bool, error) {
+	ds := &appsv1.DaemonSet{}
+	err := s.live.Get(ctx, client.ObjectKey{Namespace: reclaimapi.Namespace, Name: "reclaim-agent"}, ds)
+	return slices.ContainsFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.HostPath != nil && v.HostPath.Path == "/sys/fs/cgroup"
+	}), wrap("reading the agent's DaemonSet", client.IgnoreNotFound(err))
 }
 
 // reportsHeldPods reports whether the agent of a Node holds pods, also after its configuration has no hold any more. It

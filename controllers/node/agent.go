@@ -99,7 +99,7 @@ func (r *Reconciler) writeConfigMap(ctx context.Context, s *scope, write actuate
 		}
 		wanted := s.filled(cm)
 		if s.staged {
-			wanted.Data = cm.Data
+			wanted.Data = map[string]string{reclaimapi.ConfigMapKey: reclaimapi.WithHold(cm.Data[reclaimapi.ConfigMapKey], s.agentConfig().Hold)}
 		}
 		return write.PatchLocked(ctx, wanted, cm)
 	}

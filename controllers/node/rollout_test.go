@@ -188,6 +188,20 @@ func TestARolloutDelaysOnlyPrograms(t *testing.T) {
 	}
 }
 
+// TestAHoldEndsBesideMorePrograms turns a hold off while the agent waits for a program.
+func TestAHoldEndsBesideMorePrograms(t *testing.T) {
+	w := slow(t)
+	w.Edit(w.sm, func() { w.sm.Spec.ReclaimHold = reclaim.HoldKill })
+	w.Must(w.reconcile())
+	if cm := w.configMap(); !w.Read(cm) || !reclaim.TextHasHold(cm.Data[reclaim.ConfigMapKey]) {
+		t.Fatal("the agent has no hold")
+	}
+	w.others("lab", 1)
+	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands, w.sm.Spec.ReclaimHold = []string{"java", "idea"}, reclaim.HoldNone })
+	w.Must(w.reconcile())
+	w.wantAgent("java")
+}
+
 // TestWaitingForMoreProgramsIsReported has an agent wait for longer than a short interruption.
 func TestWaitingForMoreProgramsIsReported(t *testing.T) {
 	w := slow(t)
@@ -203,7 +217,9 @@ func TestWaitingForMoreProgramsIsReported(t *testing.T) {
 }
 
 func TestAdds(t *testing.T) {
-	old := reclaim.ConfigFor([]string{"java", `a"b`, "tab\t"}).Text()
+	config := reclaim.ConfigFor([]string{"java", `a"b`, "tab\t"})
+	config.Hold = reclaim.HoldFreeze
+	old := config.Text()
 	for _, tc := range []struct {
 		programs []string
 		adds     bool
@@ -215,6 +231,7 @@ func TestAdds(t *testing.T) {
 		{[]string{"jav"}, true},
 		{[]string{`a`}, true},
 		{[]string{", "}, true},
+		{[]string{"Freeze"}, true},
 	} {
 		if got := reclaim.ConfigFor(tc.programs).Adds(old); got != tc.adds {
 			t.Errorf("%q: %t, want %t", tc.programs, got, tc.adds)
