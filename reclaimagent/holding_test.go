@@ -80,12 +80,6 @@ func TestHoldActions(t *testing.T) {
 			want:    []string{"matched 00:00:00", "refused"},
 			watched: 1,
 		},
-		"RefusedAtTheStart": {
-			reason: "A Node that is another machine is never held.",
-			w:      &workstation{reading: []error{report.ErrHostIdentity}},
-			story:  func(*workstation, latestConfig) { time.Sleep(time.Second) },
-			want:   []string{"refused"},
-		},
 		"Person": {
 			reason: "After a request of a person the agent waits until it is cleared.",
 			story: func(w *workstation, c latestConfig) {

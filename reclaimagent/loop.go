@@ -119,7 +119,6 @@ func (l *loop) inspect(ctx context.Context) (requested bool) {
 			return requested
 		case errors.Is(err, report.ErrHostIdentity):
 			l.log.Error("A match will not be reported", "err", err)
-			l.holder.Refuse(err.Error())
 			return requested
 		case kubeapi.Code(err) != 0:
 			l.log.Error("Starting without having read the Node", "err", err)

@@ -51,6 +51,8 @@ type Node struct {
 	Requested bool
 	// ControlPlane means that the Node is part of the control plane. Its pods may include the API server.
 	ControlPlane bool
+	// Foreign is why the Node is another machine, empty if it is not.
+	Foreign string
 	// Hold is the value of [reclaim.HoldAnnotation].
 	Hold string
 }
@@ -68,8 +70,6 @@ type Holder struct {
 	epoch int
 	// interval is the interval between passes while a hold stands.
 	interval time.Duration
-	// foreign is why the Node is another machine, "" if it is not.
-	foreign string
 	// annotation is the report on the Node as last read. reread means that it was read since the last step.
 	annotation string
 	reread     bool
@@ -136,7 +136,7 @@ func (h *Holder) observe(n Node, started int) {
 			h.since = h.o.Now()
 		}
 		h.facts.observed, h.facts.requested = true, n.Requested
-		h.annotation, h.reread, h.facts.refused = n.Hold, true, h.foreign
+		h.annotation, h.reread, h.facts.refused = n.Hold, true, n.Foreign
 		if n.ControlPlane {
 			h.facts.refused = controlPlane
 		}
@@ -164,19 +164,18 @@ func (h *Holder) Requested() {
 	h.update(func() {
 		h.epoch++
 		h.facts.matched, h.facts.requested = false, true
-		if h.facts.refused == h.foreign {
+		if h.facts.refused != controlPlane {
 			h.facts.refused = ""
 		}
-		h.foreign = ""
 	})
 }
 
 // Unblock releases the pods for an attempt to deliver the request, and holds them again after it.
 func (h *Holder) Unblock(on bool) { h.update(func() { h.facts.unblocked = on }) }
 
-// Refuse ends the hold, because the Node is another machine.
+// Refuse ends the hold, because the Node is another machine. A later read of the Node may show that it is this one.
 func (h *Holder) Refuse(reason string) {
-	h.update(func() { h.facts.matched, h.foreign, h.facts.refused = false, reason, reason })
+	h.update(func() { h.facts.matched, h.facts.refused = false, reason })
 }
 
 func (h *Holder) update(f func()) {

@@ -202,6 +202,15 @@ func TestHolder(t *testing.T) {
 			reports: []string{text(reclaim.HoldState{Unavailable: "another machine"}), text(reclaim.HoldState{Pods: 2})},
 			failure: metrics.HoldUnavailable,
 		},
+		"IdentifiedLater": {
+			reason:  "A Node whose kubelet has reported the machine ID since is held, before its request.",
+			hold:    reclaim.HoldFreezeOnly,
+			node:    Node{Foreign: "another machine"},
+			story:   func(a *agentProcess, _ *fakeHost) { a.Observe(Node{}); a.steps(); a.match() },
+			writes:  freeze,
+			reports: []string{text(reclaim.HoldState{Unavailable: "another machine"}), ""},
+			failure: metrics.HoldUnavailable,
+		},
 		"NoTree": {
 			reason:  "An agent without the mount says so.",
 			hold:    reclaim.HoldFreeze,

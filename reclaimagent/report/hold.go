@@ -87,7 +87,7 @@ func (h *HoldReporter) write(ctx context.Context, text string) error {
 	switch {
 	case n.Metadata.Annotations[reclaim.HoldAnnotation] == text:
 		return nil
-	case text != "" && s.Unavailable == "" && !h.r.reading(n).Requested:
+	case text != "" && s.Unavailable == "" && !h.r.reading(n, true).Requested:
 		return errNotRequested
 	}
 	var value *string // null removes it

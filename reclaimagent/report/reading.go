@@ -15,11 +15,14 @@ import (
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
 // reading returns what a hold depends on. A taint counts only for a hold: it does not end the watch for processes. The
-// Node of another machine with the same name may have one.
-func (r *Reporter) reading(n *node) hold.Node {
-	read := hold.Node{Requested: n.requested(), Hold: n.Metadata.Annotations[reclaim.HoldAnnotation]}
-	if slices.Contains(n.Spec.Taints, returning) && r.identify(n) == nil {
-		read.Requested = true
+// metadata of a Node has neither taints nor a machine ID; then whole is false.
+func (r *Reporter) reading(n *node, whole bool) hold.Node {
+	read := hold.Node{
+		Requested: n.requested() || slices.Contains(n.Spec.Taints, returning),
+		Hold:      n.Metadata.Annotations[reclaim.HoldAnnotation],
+	}
+	if err := r.identify(n); whole && err != nil {
+		read.Foreign = err.Error()
 	}
 	for _, label := range controlPlaneLabels {
 		_, is := n.Metadata.Labels[label]
@@ -47,18 +50,18 @@ func (r *Reporter) AwaitRequested(ctx context.Context) error {
 		}
 		_, observe := r.beforeRead()
 		n, err := r.get(ctx, "")
-		if err == nil && n.requested() {
+		if err == nil {
+			observe(r.reading(n, true))
+			if !n.requested() {
+				continue
+			}
 			err = r.identify(n)
 		}
 		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			log.warn(err)
-			continue
-		}
-		if observe(r.reading(n)); n.requested() {
+		case err == nil:
 			return nil
+		case ctx.Err() == nil:
+			log.warn(err)
 		}
 	}
 }

@@ -54,8 +54,7 @@ type Options struct {
 	Log       *slog.Logger
 	Now       func() time.Time
 	// BeforeRead, if set, is called before each read of Requested, AwaitCleared and AwaitRequested, and observe with what
-	// was read. taints means that AwaitCleared reads the whole Node, because its metadata has no taints. Requested does not
-	// pass on a Node that is another machine.
+	// was read. taints means that AwaitCleared reads the whole Node, because its metadata has no taints.
 	BeforeRead func() (taints bool, observe func(hold.Node))
 	// Unblock, if set, is called with true before some attempts of Deliver, and with false after them: an attempt may need
 	// a pod that is frozen.
@@ -80,11 +79,8 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := r.identify(n); err != nil {
-		return n.requested(), err
-	}
-	observe(r.reading(n))
-	return n.requested(), nil
+	observe(r.reading(n, true))
+	return n.requested(), r.identify(n)
 }
 
 // Deliver retries Report until the API server accepts it, also if the program ends meanwhile: its owner needed the
@@ -129,7 +125,7 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 		}
 		n, err := r.get(ctx, accept)
 		if err == nil {
-			observe(r.reading(n))
+			observe(r.reading(n, taints))
 		}
 		switch {
 		case kubeapi.Code(err) == http.StatusNotFound, err == nil && !n.requested():

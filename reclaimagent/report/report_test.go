@@ -371,6 +371,9 @@ func TestReadings(t *testing.T) {
 		return json.Unmarshal([]byte(`{"metadata":{"annotations":{"5spot.finos.org/reclaim-requested":"true"}},
 			"status":{"nodeInfo":{"machineID":"`+machineID+`"}}}`), into)
 	}
+	foreign := func(id string) string {
+		return fmt.Sprintf("node is not this machine: Node ws has machine id %q, this machine has %q", id, machineID)
+	}
 	cases := map[string]struct {
 		reason  string
 		answers []func(any) error
@@ -385,14 +388,14 @@ func TestReadings(t *testing.T) {
 		},
 		"AnotherMachine": {
 			"Another machine is not held.",
-			[]func(any) error{node("true")},
+			[]func(any) error{tainted("f")},
 			func(r *report.Reporter, ctx context.Context) error {
 				if _, err := r.Requested(ctx); !errors.Is(err, report.ErrHostIdentity) {
 					return fmt.Errorf("Requested() = %w", err)
 				}
 				return nil
 			},
-			nil,
+			[]hold.Node{{Requested: true, Foreign: foreign("f")}},
 		},
 		"AwaitCleared": {
 			"A Node that is gone was not cleared, and a server that is away has said nothing.",
@@ -416,7 +419,7 @@ func TestReadings(t *testing.T) {
 			"The request of another machine with the same name is not this machine's.",
 			[]func(any) error{node("true"), named},
 			(*report.Reporter).AwaitRequested,
-			[]hold.Node{{Requested: true}},
+			[]hold.Node{{Requested: true, Foreign: foreign("")}, {Requested: true}},
 		},
 		"Tainted": {
 			"A taint of the controller counts for the hold. It is no request of the Node.",
@@ -439,7 +442,7 @@ func TestReadings(t *testing.T) {
 			"The Node of another machine with the same name is being returned.",
 			[]func(any) error{tainted("f"), named},
 			(*report.Reporter).AwaitRequested,
-			[]hold.Node{{}, {Requested: true}},
+			[]hold.Node{{Requested: true, Foreign: foreign("f")}, {Requested: true}},
 		},
 		"ClearedTainted": {
 			"The taint stays after the request.",
