@@ -211,6 +211,41 @@ func TestHolder(t *testing.T) {
 			reports: []string{text(reclaim.HoldState{Unavailable: "another machine"}), ""},
 			failure: metrics.HoldUnavailable,
 		},
+		"Unblocked": {
+			reason: "The owner has the CPU since the first freeze: the pause for an attempt to deliver the request is no second hold.",
+			hold:   reclaim.HoldFreezeOnly,
+			story: func(a *agentProcess, _ *fakeHost) {
+				a.match()
+				a.now = a.now.Add(time.Minute)
+				a.Unblock(true)
+				a.steps()
+				a.Unblock(false)
+				a.Requested()
+			},
+			writes:  and(freeze, release, freeze),
+			reports: []string{text(reclaim.HoldState{Pods: 2})},
+		},
+		"RefusedUnblocked": {
+			reason: "A hold after a refusal that came during such a pause is measured from its own match.",
+			hold:   reclaim.HoldFreezeOnly,
+			story: func(a *agentProcess, _ *fakeHost) {
+				a.match()
+				a.Unblock(true)
+				a.steps()
+				a.Refuse("another machine")
+				a.steps()
+				a.Unblock(false)
+				a.steps()
+				a.now = a.now.Add(time.Minute)
+				a.Observe(Node{})
+				a.steps()
+				a.match()
+				a.Requested()
+			},
+			writes:  and(freeze, release, freeze),
+			reports: []string{text(reclaim.HoldState{Unavailable: "another machine"}), "", text(reclaim.HoldState{Pods: 2})},
+			failure: metrics.HoldUnavailable,
+		},
 		"NoTree": {
 			reason:  "An agent without the mount says so.",
 			hold:    reclaim.HoldFreeze,

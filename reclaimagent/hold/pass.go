@@ -20,7 +20,7 @@ func (h *Holder) hold(s *snapshot, v verdict) time.Duration {
 	}
 	h.released, h.unavailable = false, ""
 	if h.active == nil {
-		h.active, h.nextPass = newActiveHold(s.since), time.Time{}
+		h.active = newActiveHold(s.since)
 		clear(h.logged)
 	}
 	now := h.o.Now()
@@ -158,6 +158,10 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
 func (h *Holder) release(s *snapshot) time.Duration {
+	h.nextPass = time.Time{}
+	if !s.unblocked { // the hold continues after the attempt, with the times of its first freeze
+		h.active = nil
+	}
 	why := s.refused
 	if !h.released {
 		if unready := h.ready(); unready != "" {
@@ -181,7 +185,6 @@ func (h *Holder) release(s *snapshot) time.Duration {
 
 // releaseAll is one pass that releases all pods with a mark. It reports whether none is left.
 func (h *Holder) releaseAll() bool {
-	h.active = nil
 	pods, err := h.tree.pods()
 	if err != nil {
 		h.failed(metrics.HoldReleasing, err)
