@@ -90,7 +90,7 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 	counts.OnDetector = stateReporter.SetDetector
 	h := newHolding(o, w, reporting, counts)
 	configs := report.NewLatest[reclaim.Config]()
-	reporting.BeforeRead, reporting.Unblock = h.BeforeRead, h.Unblock
+	reporting.Holder = h
 	l := &loop{
 		log: w.Log, now: w.Now, counts: counts, configs: configs,
 		detector: detect.New(detect.Options{Mode: mode, Open: open, Log: w.Log, Now: w.Now, Metrics: counts}),

@@ -205,14 +205,13 @@ func (a *agentProcess) steps() {
 
 // Observe is a read of the Node.
 func (a *agentProcess) Observe(n Node) {
-	_, observe := a.BeforeRead()
-	observe(n)
+	a.Holder.Observe(n, a.now)
 }
 
 // match is Matched without the wait.
 func (a *agentProcess) match() {
 	at := a.now
-	a.update(func() { a.epoch++; a.facts.matched, a.since = true, at })
+	a.update(func() { a.changed, a.facts.matched, a.since = at, true, at })
 	a.steps()
 }
 

@@ -53,8 +53,8 @@ type Node struct {
 	ControlPlane bool
 	// Foreign is why the Node is another machine, empty if it is not.
 	Foreign string
-	// Hold is the value of [reclaim.HoldAnnotation].
-	Hold string
+	// Report is the value of [reclaim.HoldAnnotation].
+	Report string
 }
 
 // Holder holds the pods of one machine. Its methods are safe for concurrent use. All passes are in the goroutine of Run.
@@ -66,8 +66,8 @@ type Holder struct {
 
 	mu    sync.Mutex
 	facts facts
-	// epoch counts matches and their requests.
-	epoch int
+	// changed is the time of the last match, or of its request. A read that started before is outdated.
+	changed time.Time
 	// interval is the interval between passes while a hold stands.
 	interval time.Duration
 	// annotation is the report on the Node as last read. reread means that it was read since the last step.
@@ -118,25 +118,25 @@ func (h *Holder) Configure(c reclaim.Config) {
 	})
 }
 
-// BeforeRead is called before a read of the Node, and observe with what was read. A read that started before the last
-// match or its request is outdated. It changes nothing. taints means that the read should include the taints.
-func (h *Holder) BeforeRead() (taints bool, observe func(Node)) {
+// Enabled reports whether the Config has a hold.
+func (h *Holder) Enabled() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	started := h.epoch
-	return h.facts.hold.Asked(), func(n Node) { h.observe(n, started) }
+	return h.facts.hold.Asked()
 }
 
-func (h *Holder) observe(n Node, started int) {
+// Observe passes on a read of the Node that started at an instant. A read that started before the last match, or before
+// its request was on the Node, changes nothing.
+func (h *Holder) Observe(n Node, started time.Time) {
 	h.update(func() {
-		if started != h.epoch {
+		if started.Before(h.changed) {
 			return
 		}
 		if n.Requested && !h.facts.requested && !h.facts.matched {
 			h.since = h.o.Now()
 		}
 		h.facts.observed, h.facts.requested = true, n.Requested
-		h.annotation, h.reread, h.facts.refused = n.Hold, true, n.Foreign
+		h.annotation, h.reread, h.facts.refused = n.Report, true, n.Foreign
 		if n.ControlPlane {
 			h.facts.refused = controlPlane
 		}
@@ -148,7 +148,7 @@ func (h *Holder) observe(n Node, started int) {
 func (h *Holder) Matched(ctx context.Context, at time.Time) {
 	passed := make(chan struct{})
 	h.update(func() {
-		h.epoch++
+		h.changed = h.o.Now()
 		h.facts.matched, h.since, h.passed = true, at, passed
 	})
 	ctx, cancel := context.WithTimeout(ctx, firstPassTimeout)
@@ -162,7 +162,7 @@ func (h *Holder) Matched(ctx context.Context, at time.Time) {
 // Requested means that the request of the match is on the Node. Then the Node is this machine.
 func (h *Holder) Requested() {
 	h.update(func() {
-		h.epoch++
+		h.changed = h.o.Now()
 		h.facts.matched, h.facts.requested = false, true
 		if h.facts.refused != controlPlane {
 			h.facts.refused = ""

@@ -20,7 +20,7 @@ type HoldReporter struct {
 	texts Latest[string]
 }
 
-// NewHoldReporter returns a HoldReporter.
+// NewHoldReporter returns a HoldReporter. It needs no Holder.
 func NewHoldReporter(o Options) *HoldReporter {
 	return &HoldReporter{r: New(o), texts: NewLatest[string]()}
 }
@@ -87,7 +87,7 @@ func (h *HoldReporter) write(ctx context.Context, text string) error {
 	switch {
 	case n.Metadata.Annotations[reclaim.HoldAnnotation] == text:
 		return nil
-	case text != "" && s.Unavailable == "" && !h.r.reading(n, true).Requested:
+	case text != "" && s.Unavailable == "" && !n.holds():
 		return errNotRequested
 	}
 	var value *string // null removes it

@@ -8,59 +8,56 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
 // controlPlaneLabels mark the Nodes of the control plane. Older distributions use the second.
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
-// reading returns what a hold depends on. A taint counts only for a hold: it does not end the watch for processes. The
-// metadata of a Node has neither taints nor a machine ID; then whole is false.
-func (r *Reporter) reading(n *node, whole bool) hold.Node {
-	read := hold.Node{
-		Requested: n.requested() || slices.Contains(n.Spec.Taints, returning),
-		Hold:      n.Metadata.Annotations[reclaim.HoldAnnotation],
+// read reads the Node, or only its metadata, and passes it to the Holder. It returns the Node and [ErrHostIdentity] if
+// it describes another machine. Its metadata has neither taints nor a machine ID.
+func (r *Reporter) read(ctx context.Context, whole bool) (*node, error) {
+	accept := kubeapi.MetadataOnly
+	if whole {
+		accept = ""
 	}
-	if err := r.identify(n); whole && err != nil {
-		read.Foreign = err.Error()
+	started := r.o.Now()
+	n, err := r.get(ctx, accept)
+	if err != nil {
+		return nil, err
+	}
+	observed := hold.Node{Requested: n.holds(), Report: n.Metadata.Annotations[reclaim.HoldAnnotation]}
+	if whole {
+		err = r.identify(n)
+	}
+	if err != nil {
+		observed.Foreign = err.Error()
 	}
 	for _, label := range controlPlaneLabels {
 		_, is := n.Metadata.Labels[label]
-		read.ControlPlane = read.ControlPlane || is
+		observed.ControlPlane = observed.ControlPlane || is
 	}
-	return read
+	r.o.Holder.Observe(observed, started)
+	return n, err
 }
 
-// beforeRead returns whether to read the taints, and the function for the result of the read.
-func (r *Reporter) beforeRead() (taints bool, observe func(hold.Node)) {
-	if r.o.BeforeRead == nil {
-		return false, func(hold.Node) {}
-	}
-	return r.o.BeforeRead()
-}
+// holds reports whether the pods are held. A taint counts only for that: it does not end the watch for processes.
+func (n *node) holds() bool { return n.requested() || slices.Contains(n.Spec.Taints, returning) }
 
 // AwaitRequested waits until the Node has a request that this agent did not write. It ignores the request of another
-// machine, whose Node has the same name. It reads the whole Node, because its metadata has no taints. It returns nil or
-// the error of ctx.
+// machine, whose Node has the same name. It returns nil or the error of ctx.
 func (r *Reporter) AwaitRequested(ctx context.Context) error {
 	log := r.newFailureLog("Checking whether the machine was requested")
 	for {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
-		_, observe := r.beforeRead()
-		n, err := r.get(ctx, "")
-		if err == nil {
-			observe(r.reading(n, true))
-			if !n.requested() {
-				continue
-			}
-			err = r.identify(n)
-		}
+		n, err := r.read(ctx, true)
 		switch {
-		case err == nil:
+		case err == nil && n.requested():
 			return nil
-		case ctx.Err() == nil:
+		case err != nil && ctx.Err() == nil:
 			log.warn(err)
 		}
 	}
