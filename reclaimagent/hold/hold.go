@@ -64,7 +64,25 @@ type Holder struct {
 	search func(procRoot string, pods []deviceSearch, found func(deviceSearch))
 	wake   chan struct{}
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	inputs
+
+	// The goroutine of Run owns the fields below.
+	tree tree
+	// unavailable is the last logged reason why no pod can be held.
+	unavailable string
+	// released means that no pod has a mark.
+	released bool
+	active   *activeHold
+	nextPass time.Time
+	// logged are the kinds of failures that were logged since the hold started.
+	logged map[metrics.HoldFailure]bool
+	// reported is the last report, nil if there was none.
+	reported *string
+}
+
+// inputs are what other goroutines set for the next step.
+type inputs struct {
 	facts facts
 	// changed is the time of the last match, or of its request. A read that started before is outdated.
 	changed time.Time
@@ -79,19 +97,6 @@ type Holder struct {
 	passed chan struct{}
 	// results are the results of searches for devices.
 	results []deviceSearch
-
-	// The goroutine of Run owns the fields below.
-	tree tree
-	// unavailable is the last logged reason why no pod can be held.
-	unavailable string
-	// released means that no pod has a mark.
-	released bool
-	active   *activeHold
-	nextPass time.Time
-	// logged are the kinds of failures that were logged since the hold started.
-	logged map[metrics.HoldFailure]bool
-	// reported is the last report, nil if there was none.
-	reported *string
 }
 
 // New returns a Holder. It holds nothing before Run.
@@ -209,9 +214,9 @@ func (h *Holder) Run(ctx context.Context) {
 
 // stop is the end of an agent that is stopped. The successor continues or ends a hold that stands.
 func (h *Holder) stop() {
-	v, f := h.current(facts.stopped)
+	in := h.take()
 	for range stopPasses {
-		if v == release && h.release(f) == 0 {
+		if in.facts.stopped() == release && h.release(in) == 0 {
 			break
 		}
 	}
@@ -220,45 +225,34 @@ func (h *Holder) stop() {
 	}
 }
 
-// snapshot is a copy of the fields that other goroutines set.
-type snapshot struct {
-	facts
-	interval   time.Duration
-	annotation string
-	reread     bool
-	since      time.Time
-	passed     chan struct{}
-	results    []deviceSearch
-}
-
-func (h *Holder) current(decide func(facts) verdict) (verdict, *snapshot) {
+// take returns a copy of the inputs. The next step does not repeat reread, passed and results.
+func (h *Holder) take() *inputs {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &snapshot{h.facts, h.interval, h.annotation, h.reread, h.since, h.passed, h.results}
+	in := h.inputs
 	h.reread, h.passed, h.results = false, nil, nil
-	return decide(h.facts), s
+	return &in
 }
 
 // step decides and acts once. It returns the delay until the next step, zero for none before a change.
 func (h *Holder) step() time.Duration {
-	v, s := h.current(facts.decide)
-	next := time.Duration(0)
-	switch v {
+	in := h.take()
+	defer in.unblockMatched()
+	switch v := in.facts.decide(); v {
 	case release:
-		next = h.release(s)
+		return h.release(in)
 	case freeze, freezeAndKill:
-		next = h.hold(s, v)
+		return h.hold(in, v)
 	default:
+		return 0
 	}
-	s.unblockMatched()
-	return next
 }
 
 // unblockMatched ends the wait of Matched.
-func (s *snapshot) unblockMatched() {
-	if s.passed != nil {
-		close(s.passed)
-		s.passed = nil
+func (in *inputs) unblockMatched() {
+	if in.passed != nil {
+		close(in.passed)
+		in.passed = nil
 	}
 }
 
@@ -279,21 +273,21 @@ func (h *Holder) ready() string {
 }
 
 // reportUnavailable reports that a hold is not possible.
-func (h *Holder) reportUnavailable(s *snapshot, why string) {
+func (h *Holder) reportUnavailable(in *inputs, why string) {
 	if why != h.unavailable {
 		h.unavailable = why
 		h.o.Metrics.HoldFailures.Add(metrics.HoldUnavailable)
 		h.o.Log.Warn("Pods cannot be held; the machine is requested all the same", "reason", why)
 	}
-	h.report(s, reclaim.HoldState{Unavailable: clip(why)}.Text())
+	h.report(in, reclaim.HoldState{Unavailable: clip(why)}.Text())
 }
 
 // report sets the annotation, unless the Node has this text.
-func (h *Holder) report(s *snapshot, text string) {
+func (h *Holder) report(in *inputs, text string) {
 	switch {
-	case h.reported == nil && s.annotation == text:
+	case h.reported == nil && in.annotation == text:
 		return
-	case h.reported != nil && *h.reported == text && (!s.reread || s.annotation == text):
+	case h.reported != nil && *h.reported == text && (!in.reread || in.annotation == text):
 		return
 	}
 	h.reported = &text

@@ -40,11 +40,11 @@ func searchDevices(procRoot string, pods []deviceSearch, found func(deviceSearch
 }
 
 // killAll kills the pods that the Config names, each once. The caller knows that the request is on the Node.
-func (h *Holder) killAll(s *snapshot) {
-	all := s.hold == reclaim.HoldKill
+func (h *Holder) killAll(in *inputs) {
+	all := in.facts.hold == reclaim.HoldKill
 	if !all {
 		h.startSearch()
-		h.takeResults(s.results)
+		h.takeResults(in.results)
 	}
 	for pod, p := range h.active.pods {
 		if !p.killed.IsZero() || !p.gone.IsZero() || (!all && p.owns != holdsDevice) {

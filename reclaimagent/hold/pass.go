@@ -13,32 +13,32 @@ import (
 
 // hold freezes all pods, kills the ones that the Config names, and reports the result once it is final. It returns the
 // delay until the next step.
-func (h *Holder) hold(s *snapshot, v verdict) time.Duration {
+func (h *Holder) hold(in *inputs, v verdict) time.Duration {
 	if why := h.ready(); why != "" {
-		h.reportUnavailable(s, why)
+		h.reportUnavailable(in, why)
 		return 0
 	}
 	h.released, h.unavailable = false, ""
 	if h.active == nil {
-		h.active = newActiveHold(s.since)
+		h.active = newActiveHold(in.since)
 		clear(h.logged)
 	}
 	now := h.o.Now()
-	if s.passed != nil || !now.Before(h.nextPass) {
-		h.nextPass = now.Add(s.interval)
+	if in.passed != nil || !now.Before(h.nextPass) {
+		h.nextPass = now.Add(in.interval)
 		if h.freezeAll(now) {
 			h.nextPass = now // a pod may have started during the pass
 		}
 	}
-	s.unblockMatched()
+	in.unblockMatched()
 	if v == freezeAndKill {
-		h.killAll(s)
+		h.killAll(in)
 	}
 	h.measure()
 	if now = h.o.Now(); h.active.pending(now) {
 		return measureInterval
 	}
-	h.settle(s)
+	h.settle(in)
 	return max(h.nextPass.Sub(now), measureInterval)
 }
 
@@ -120,7 +120,7 @@ func (h *Holder) measure() {
 }
 
 // settle logs the freeze when it is complete, and reports the hold once the request is on the Node.
-func (h *Holder) settle(s *snapshot) {
+func (h *Holder) settle(in *inputs) {
 	r := h.active.report()
 	if !h.active.frozen {
 		h.active.frozen = true
@@ -128,7 +128,7 @@ func (h *Holder) settle(s *snapshot) {
 		h.countLate(metrics.HoldFreezing, func(p *heldPod) bool { return !p.frozen.IsZero() })
 		h.o.Log.Info("Froze pods", "pods", r.Pods, "took", r.CPU.String(), "inherited", h.active.inherited)
 	}
-	if !s.requested {
+	if !in.facts.requested {
 		return
 	}
 	if h.active.text == "" {
@@ -137,14 +137,14 @@ func (h *Holder) settle(s *snapshot) {
 		}
 		h.active.text = r.Text()
 		h.countLate(metrics.HoldKilling, func(p *heldPod) bool { return p.killed.IsZero() })
-		if last, ok := reclaim.ParseHoldState(s.annotation); ok && last.Unavailable == "" && h.active.inherited {
-			h.active.text = s.annotation // measured by the predecessor
+		if last, ok := reclaim.ParseHoldState(in.annotation); ok && last.Unavailable == "" && h.active.inherited {
+			h.active.text = in.annotation // measured by the predecessor
 		}
 		if r.Killed > 0 {
 			h.o.Log.Info("Killed pods", "pods", r.Killed, "took", r.Memory.String())
 		}
 	}
-	h.report(s, h.active.text)
+	h.report(in, h.active.text)
 }
 
 // countLate counts the pods that were not frozen, or not empty, in time.
@@ -157,12 +157,12 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 }
 
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
-func (h *Holder) release(s *snapshot) time.Duration {
+func (h *Holder) release(in *inputs) time.Duration {
 	h.nextPass = time.Time{}
-	if !s.unblocked { // the hold continues after the attempt, with the times of its first freeze
+	if !in.facts.unblocked { // the hold continues after the attempt, with the times of its first freeze
 		h.active = nil
 	}
-	why := s.refused
+	why := in.facts.refused
 	if !h.released {
 		if unready := h.ready(); unready != "" {
 			why = unready
@@ -171,14 +171,14 @@ func (h *Holder) release(s *snapshot) time.Duration {
 	if h.tree != nil && !h.released {
 		h.released = h.releaseAll()
 	}
-	if s.hold.Asked() && why != "" {
-		h.reportUnavailable(s, why)
+	if in.facts.hold.Asked() && why != "" {
+		h.reportUnavailable(in, why)
 	} else {
 		h.unavailable = ""
-		h.report(s, "")
+		h.report(in, "")
 	}
 	if h.tree != nil && !h.released {
-		return s.interval
+		return in.interval
 	}
 	return 0
 }
