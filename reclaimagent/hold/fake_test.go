@@ -169,7 +169,6 @@ func newAgentProcess(open func() (tree, error)) *agentProcess {
 	a.open = open
 	a.search = func(_ string, pods []deviceSearch, found func(deviceSearch)) {
 		for _, p := range pods {
-			p.ended = true
 			if hasDevice(p.pod) {
 				p.owns = holdsDevice
 			}
