@@ -35,13 +35,11 @@ type reporter interface {
 	Deliver(ctx context.Context, reason string, at time.Time) error
 	AwaitCleared(ctx context.Context) error
 	AwaitRequested(ctx context.Context) error
-	KeepWarm(ctx context.Context)
 }
 
 type stateReporter interface {
 	SetConfig(c reclaim.Config)
 	SetIdle(c reclaim.Config)
-	Run(ctx context.Context)
 }
 
 type holder interface {
