@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 )
 
@@ -21,8 +22,12 @@ const (
 	firstPassTimeout = 50 * time.Millisecond
 	// measureInterval is the interval between checks of pods that are not frozen or not gone yet.
 	measureInterval = 2 * time.Millisecond
+	// passInterval is the interval between passes while a hold stands: a pod that starts later runs for as long.
+	passInterval = 250 * time.Millisecond
 	// stopPasses is the maximum number of passes of an agent that ends.
 	stopPasses = 3
+	// maxReason bounds a reason in the report, in bytes. In quotation marks it may be longer.
+	maxReason = 200
 )
 
 // Reasons why a Node must not be held.
@@ -86,8 +91,6 @@ type inputs struct {
 	facts facts
 	// changed is the time of the last match, or of its request. A read that started before is outdated.
 	changed time.Time
-	// interval is the interval between passes while a hold stands.
-	interval time.Duration
 	// annotation is the report on the Node as last read. reread means that it was read since the last step.
 	annotation string
 	reread     bool
@@ -113,7 +116,7 @@ func New(o Options) *Holder {
 func (h *Holder) Configure(c reclaim.Config) {
 	h.update(func() {
 		f := &h.facts
-		f.loaded, f.inert, h.interval = true, c.Inert(), c.Interval()
+		f.loaded, f.inert = true, c.Inert()
 		switch {
 		case !f.inert:
 			f.hold = c.Hold
@@ -276,10 +279,10 @@ func (h *Holder) ready() string {
 func (h *Holder) reportUnavailable(in *inputs, why string) {
 	if why != h.unavailable {
 		h.unavailable = why
-		h.o.Metrics.HoldFailures.Add(metrics.HoldUnavailable)
+		h.o.Metrics.HoldFailures.Of(metrics.HoldUnavailable).Add(1)
 		h.o.Log.Warn("Pods cannot be held; the machine is requested all the same", "reason", why)
 	}
-	h.report(in, reclaim.HoldState{Unavailable: clip(why)}.Text())
+	h.report(in, reclaim.HoldState{Unavailable: clip.To(why, maxReason)}.Text())
 }
 
 // report sets the annotation, unless the Node has this text.

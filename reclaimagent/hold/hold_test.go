@@ -394,11 +394,11 @@ func TestHolder(t *testing.T) {
 				if diff := cmp.Diff(tc.reports, a.reports); diff != "" {
 					t.Errorf("%s\nreports: -want, +got:\n%s", tc.reason, diff)
 				}
-				if tc.failure != "" && a.counts.HoldFailures.Count(tc.failure) == 0 {
+				if tc.failure != "" && a.counts.HoldFailures.Of(tc.failure).Load() == 0 {
 					t.Errorf("%s\nno failure %q is counted", tc.reason, tc.failure)
 				}
 				for _, f := range []metrics.HoldFailure{metrics.HoldUnavailable, metrics.HoldListing, metrics.HoldFreezing, metrics.HoldReleasing, metrics.HoldKilling, metrics.HoldSearching} {
-					if n := a.counts.HoldFailures.Count(f); f != tc.failure && n > 0 {
+					if n := a.counts.HoldFailures.Of(f).Load(); f != tc.failure && n > 0 {
 						t.Errorf("%s\n%d failures %q are counted", tc.reason, n, f)
 					}
 				}

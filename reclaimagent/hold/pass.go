@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 )
 
@@ -25,7 +26,7 @@ func (h *Holder) hold(in *inputs, v verdict) time.Duration {
 	}
 	now := h.o.Now()
 	if in.passed != nil || !now.Before(h.nextPass) {
-		h.nextPass = now.Add(in.interval)
+		h.nextPass = now.Add(passInterval)
 		if h.freezeAll(now) {
 			h.nextPass = now // a pod may have started during the pass
 		}
@@ -133,7 +134,7 @@ func (h *Holder) settle(in *inputs) {
 	}
 	if h.active.text == "" {
 		if len(h.active.pods) == 0 && h.active.err != nil {
-			r.Unavailable = clip(h.active.err.Error())
+			r.Unavailable = clip.To(h.active.err.Error(), maxReason)
 		}
 		h.active.text = r.Text()
 		h.countLate(metrics.HoldKilling, func(p *heldPod) bool { return p.killed.IsZero() })
@@ -166,10 +167,9 @@ func (h *Holder) release(in *inputs) time.Duration {
 	if !h.released {
 		if unready := h.ready(); unready != "" {
 			why = unready
+		} else {
+			h.released = h.releaseAll()
 		}
-	}
-	if h.tree != nil && !h.released {
-		h.released = h.releaseAll()
 	}
 	if in.facts.hold.Asked() && why != "" {
 		h.reportUnavailable(in, why)
@@ -178,7 +178,7 @@ func (h *Holder) release(in *inputs) time.Duration {
 		h.report(in, "")
 	}
 	if h.tree != nil && !h.released {
-		return in.interval
+		return passInterval
 	}
 	return 0
 }
@@ -230,7 +230,7 @@ func (h *Holder) failed(kind metrics.HoldFailure, err error) {
 	if errors.Is(err, errPodGone) {
 		return
 	}
-	h.o.Metrics.HoldFailures.Add(kind)
+	h.o.Metrics.HoldFailures.Of(kind).Add(1)
 	if h.active != nil {
 		h.active.err = err
 	}
@@ -238,13 +238,4 @@ func (h *Holder) failed(kind metrics.HoldFailure, err error) {
 		h.logged[kind] = true
 		h.o.Log.Warn("A step of the hold failed", "step", string(kind), "err", err)
 	}
-}
-
-// clip shortens a reason to what the report may have.
-func clip(text string) string {
-	const longest = 200 // quoted, it may be longer
-	if len(text) > longest {
-		return text[:longest]
-	}
-	return text
 }
