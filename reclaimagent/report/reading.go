@@ -27,7 +27,11 @@ func (r *Reporter) read(ctx context.Context, whole bool) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	observed := hold.Node{Requested: n.holds(), Report: n.Metadata.Annotations[reclaim.HoldAnnotation]}
+	observed := hold.Node{
+		// A taint counts only for a hold: it does not end the watch for processes.
+		Requested: n.requested() || slices.Contains(n.Spec.Taints, returning),
+		Report:    n.Metadata.Annotations[reclaim.HoldAnnotation],
+	}
 	if whole {
 		err = r.identify(n)
 	}
@@ -41,9 +45,6 @@ func (r *Reporter) read(ctx context.Context, whole bool) (*node, error) {
 	r.o.Holder.Observe(observed, started)
 	return n, err
 }
-
-// holds reports whether the pods are held. A taint counts only for that: it does not end the watch for processes.
-func (n *node) holds() bool { return n.requested() || slices.Contains(n.Spec.Taints, returning) }
 
 // AwaitRequested waits until the Node has a request that this agent did not write. It ignores the request of another
 // machine, whose Node has the same name. It returns nil or the error of ctx.
