@@ -175,7 +175,7 @@ func (l *loop) watch(ctx context.Context) (requested bool, err error) {
 // requestedByPerson returns a channel that is closed when the Node has a request of a person. Without a hold nothing
 // would follow from it, so the agent does not read the Node.
 func (l *loop) requestedByPerson(ctx context.Context) <-chan struct{} {
-	if !l.config.Hold.Asked() {
+	if !l.config.Hold.Enabled() {
 		return nil
 	}
 	requested := make(chan struct{})
@@ -190,7 +190,7 @@ func (l *loop) requestedByPerson(ctx context.Context) <-chan struct{} {
 // act holds the pods if the Config has a hold, and requests the machine. The hold delays the request only for a bounded
 // time, and kills pods only after it. The log does not contain the arguments of the process, which may hold secrets.
 func (l *loop) act(ctx context.Context, m detect.Match) error {
-	at, holds := l.now(), l.config.Hold.Asked()
+	at, holds := l.now(), l.config.Hold.Enabled()
 	l.log.Info("Process matches", "pid", m.PID, "pattern", m.Pattern, "source", string(m.Source),
 		"detector", string(m.Detector), "latency", m.Latency.String())
 	if holds {

@@ -47,8 +47,8 @@ const (
 	HoldKill Hold = "Kill"
 )
 
-// Asked reports whether h changes any pod.
-func (h Hold) Asked() bool { return h == HoldFreeze || h == HoldFreezeOnly || h == HoldKill }
+// Enabled reports whether h is one of the values that change pods. An unknown value is not.
+func (h Hold) Enabled() bool { return h == HoldFreeze || h == HoldFreezeOnly || h == HoldKill }
 
 // ConfigFor returns the Config for spec.killIfCommands. Each command is both a process name and a substring of the
 // arguments. It omits empty strings, because every command line contains the empty substring.
@@ -109,7 +109,7 @@ func (c Config) body() string {
 	b.WriteString(strconv.FormatInt(c.Interval().Milliseconds(), 10))
 	b.WriteByte('\n')
 	// An agent of an earlier build rejects a key that it does not know.
-	if c.Hold.Asked() {
+	if c.Hold.Enabled() {
 		b.WriteString(holdKey + " = ")
 		writeString(&b, string(c.Hold))
 		b.WriteByte('\n')

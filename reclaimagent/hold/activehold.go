@@ -24,7 +24,7 @@ type activeHold struct {
 	inherited bool
 	pods      map[string]*heldPod
 	// failedPods is the number of pods that the last pass could not freeze. They are not in pods.
-	failedPods int
+	failedPods int32
 	// frozen means that the first freeze was logged.
 	frozen bool
 	// text is the report, "" until it is final. Pods that appear later do not change it.

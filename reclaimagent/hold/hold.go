@@ -130,7 +130,7 @@ func (h *Holder) Configure(c reclaim.Config) {
 func (h *Holder) Enabled() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.facts.hold.Asked()
+	return h.facts.hold.Enabled()
 }
 
 // Observe passes on a read of the Node that started at an instant. A read that started before the last match, or before

@@ -412,7 +412,7 @@ func TestEnabled(t *testing.T) {
 	a := newAgentProcess(nil)
 	for _, h := range []reclaim.Hold{"", reclaim.HoldNone, reclaim.HoldFreeze, reclaim.HoldFreezeOnly, reclaim.HoldKill, reclaim.HoldNone} {
 		a.Configure(withHold(h))
-		if got := a.Enabled(); got != h.Asked() {
+		if got := a.Enabled(); got != h.Enabled() {
 			t.Errorf("Enabled() = %t with the hold %q", got, h)
 		}
 	}

@@ -54,7 +54,7 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 		h.failed(metrics.HoldListing, err)
 		return false
 	}
-	first, failed := len(h.active.pods) == 0, 0
+	first, failed := len(h.active.pods) == 0, int32(0)
 	held := make(map[string]*heldPod, len(pods))
 	for _, pod := range pods {
 		s, ok, err := h.freezePod(pod)
@@ -171,7 +171,7 @@ func (h *Holder) release(in *inputs) time.Duration {
 			h.released = h.releaseAll()
 		}
 	}
-	if in.facts.hold.Asked() && why != "" {
+	if in.facts.hold.Enabled() && why != "" {
 		h.reportUnavailable(in, why)
 	} else {
 		h.unavailable = ""

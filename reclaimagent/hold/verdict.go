@@ -41,7 +41,7 @@ func (f facts) decide() verdict {
 	switch {
 	case !f.loaded, f.inert && !f.observed && f.refused == "":
 		return leave
-	case !f.hold.Asked(), f.refused != "", f.unblocked && !f.requested:
+	case !f.hold.Enabled(), f.refused != "", f.unblocked && !f.requested:
 		return release
 	case !f.observed:
 		return leave
