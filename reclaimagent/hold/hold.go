@@ -89,7 +89,7 @@ type Holder struct {
 // inputs are what other goroutines set for the next step.
 type inputs struct {
 	facts facts
-	// changed is the time of the last match, or of its request. A read that started before is outdated.
+	// changed is when the last program matched, or when its request reached the Node. An earlier read is outdated.
 	changed time.Time
 	// annotation is the report on the Node as last read. reread means that it was read since the last step.
 	annotation string
@@ -111,8 +111,8 @@ func New(o Options) *Holder {
 	return h
 }
 
-// Configure sets the Config. A Config without patterns has no hold, but does not end one that stands: the ConfigMap is
-// deleted with the Node, and the pods run until the provider has reset the host.
+// Configure sets the Config. A Config without patterns does not end a hold that stands: the ConfigMap is deleted with the
+// Node, and without the hold its pods would run until the provider has reset the host.
 func (h *Holder) Configure(c reclaim.Config) {
 	h.update(func() {
 		f := &h.facts
@@ -215,7 +215,7 @@ func (h *Holder) Run(ctx context.Context) {
 	}
 }
 
-// stop is the end of an agent that is stopped. The successor continues or ends a hold that stands.
+// stop releases the pods unless the Node has a request. The next agent process continues or ends that hold.
 func (h *Holder) stop() {
 	in := h.take()
 	for range stopPasses {
@@ -228,7 +228,7 @@ func (h *Holder) stop() {
 	}
 }
 
-// take returns a copy of the inputs. The next step does not repeat reread, passed and results.
+// take returns a copy of the inputs, and clears the ones that count for one step.
 func (h *Holder) take() *inputs {
 	h.mu.Lock()
 	defer h.mu.Unlock()

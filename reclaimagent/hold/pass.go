@@ -39,7 +39,7 @@ func (h *Holder) hold(in *inputs, v verdict) time.Duration {
 	if now = h.o.Now(); h.active.pending(now) {
 		return measureInterval
 	}
-	h.settle(in)
+	h.finish(in)
 	return max(h.nextPass.Sub(now), measureInterval)
 }
 
@@ -120,8 +120,8 @@ func (h *Holder) measure() {
 	}
 }
 
-// settle logs the freeze when it is complete, and reports the hold once the request is on the Node.
-func (h *Holder) settle(in *inputs) {
+// finish logs the freeze when no pod can become frozen any more, and reports the hold once the request is on the Node.
+func (h *Holder) finish(in *inputs) {
 	r := h.active.report()
 	if !h.active.frozen {
 		h.active.frozen = true

@@ -29,7 +29,7 @@ func (r *Reporter) read(ctx context.Context, whole bool) (*node, error) {
 	}
 	observed := hold.Node{
 		// A taint counts only for a hold: it does not end the watch for processes.
-		Requested: n.requested() || slices.Contains(n.Spec.Taints, returning),
+		Requested: n.requested() || slices.Contains(n.Spec.Taints, reclaimTaint),
 		Report:    n.Metadata.Annotations[reclaim.HoldAnnotation],
 	}
 	if whole {
