@@ -18,6 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/configmap"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
@@ -42,29 +43,29 @@ type Environment struct {
 // Run runs the agent until ctx is done, which is no error, or until a permanent failure. [ExitCode] maps the error.
 func Run(ctx context.Context, o Options, w Environment) error {
 	counts := &metrics.Set{}
-	l, source, hold, err := assemble(o, w, counts)
+	l, source, background, err := assemble(o, w, counts)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUsage, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var background sync.WaitGroup
-	defer background.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel()
 	if o.MetricsAddress != "" {
-		background.Go(func() { serve(ctx, o.MetricsAddress, w.Log, counts) })
+		running.Go(func() { serve(ctx, o.MetricsAddress, w.Log, counts) })
 	}
 	if o.Oneshot {
 		return l.once(ctx, source.Get)
 	}
-	background.Go(func() { source.Run(ctx) })
-	background.Go(func() { l.reporter.KeepWarm(ctx) })
-	background.Go(func() { l.stateReporter.Run(ctx) })
-	background.Go(func() { hold.Run(ctx) })
+	for _, run := range background {
+		running.Go(func() { run(ctx) })
+	}
 	return l.run(ctx)
 }
 
-// assemble creates all parts. It returns an error if a required file or option is missing.
-func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.Source, *holding, error) {
+// assemble creates all parts, and returns the ones that run in the background. It returns an error if a required file
+// or option is missing.
+func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.Source, []func(context.Context), error) {
 	mode, err := detect.ParseMode(o.Detector)
 	if err != nil {
 		return nil, nil, nil, err
@@ -88,19 +89,23 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 	reporting := report.Options{Client: client, Node: o.NodeName, MachineID: machineID, Log: w.Log, Now: w.Now}
 	stateReporter := report.NewStateReporter(reporting, counts.StateReported.Store)
 	counts.OnDetector = stateReporter.SetDetector
-	h := newHolding(o, w, reporting, counts)
+	holdReporter := report.NewHoldReporter(reporting)
+	holder := hold.New(hold.Options{
+		CgroupRoot: o.CgroupRoot, ProcRoot: o.ProcRoot, Log: w.Log, Now: w.Now, Metrics: counts, Report: holdReporter.Set,
+	})
+	reporting.Holder = holder
+	reporter := report.New(reporting)
 	configs := report.NewLatest[reclaim.Config]()
-	reporting.BeforeRead, reporting.Unblock = h.BeforeRead, h.Unblock
+	source := configmap.New(client, o.NodeName, w.Log, func(c reclaim.Config) {
+		holder.Configure(c) // before a match of this Config
+		configs.Put(c)
+	})
 	l := &loop{
 		log: w.Log, now: w.Now, counts: counts, configs: configs,
 		detector: detect.New(detect.Options{Mode: mode, Open: open, Log: w.Log, Now: w.Now, Metrics: counts}),
-		reporter: report.New(reporting), stateReporter: stateReporter, holder: h,
+		reporter: reporter, stateReporter: stateReporter, holder: holder,
 	}
-	apply := func(c reclaim.Config) {
-		h.Configure(c) // before a match of this Config
-		configs.Put(c)
-	}
-	return l, configmap.New(client, o.NodeName, w.Log, apply), h, nil
+	return l, source, []func(context.Context){source.Run, reporter.KeepWarm, stateReporter.Run, holdReporter.Run, holder.Run}, nil
 }
 
 func connect(o Options, w Environment) (*kubeapi.Client, error) {

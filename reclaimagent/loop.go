@@ -35,32 +35,17 @@ type reporter interface {
 	Deliver(ctx context.Context, reason string, at time.Time) error
 	AwaitCleared(ctx context.Context) error
 	AwaitRequested(ctx context.Context) error
-	KeepWarm(ctx context.Context)
 }
 
 type stateReporter interface {
 	SetConfig(c reclaim.Config)
 	SetIdle(c reclaim.Config)
-	Run(ctx context.Context)
 }
 
 type holder interface {
 	Matched(ctx context.Context, at time.Time)
 	Requested()
 	Refuse(reason string)
-}
-
-// An action is what the agent does about a match that it saw at an instant. Its error ends the agent, so an action that
-// the owner's request does not depend on logs its error and returns nil.
-type action func(ctx context.Context, m detect.Match, at time.Time) error
-
-// actions are the actions on a match, in order. The first error ends them. The request must not wait for an action that
-// may block.
-func (l *loop) actions() []action {
-	if !l.config.Hold.Asked() {
-		return []action{l.report}
-	}
-	return []action{l.hold, l.report, l.confirmHold}
 }
 
 // loop is the main loop of the agent. While the Node has a request, it waits until that is cleared. Without patterns it
@@ -119,7 +104,6 @@ func (l *loop) inspect(ctx context.Context) (requested bool) {
 			return requested
 		case errors.Is(err, report.ErrHostIdentity):
 			l.log.Error("A match will not be reported", "err", err)
-			l.holder.Refuse(err.Error())
 			return requested
 		case kubeapi.Code(err) != 0:
 			l.log.Error("Starting without having read the Node", "err", err)
@@ -191,7 +175,7 @@ func (l *loop) watch(ctx context.Context) (requested bool, err error) {
 // requestedByPerson returns a channel that is closed when the Node has a request of a person. Without a hold nothing
 // would follow from it, so the agent does not read the Node.
 func (l *loop) requestedByPerson(ctx context.Context) <-chan struct{} {
-	if !l.config.Hold.Asked() {
+	if !l.config.Hold.Enabled() {
 		return nil
 	}
 	requested := make(chan struct{})
@@ -203,32 +187,25 @@ func (l *loop) requestedByPerson(ctx context.Context) <-chan struct{} {
 	return requested
 }
 
-// act carries out all actions. The log does not contain the arguments of the process, which may hold secrets.
+// act holds the pods if the Config has a hold, and requests the machine. The hold delays the request only for a bounded
+// time, and kills pods only after it. The log does not contain the arguments of the process, which may hold secrets.
 func (l *loop) act(ctx context.Context, m detect.Match) error {
-	at := l.now()
+	at, holds := l.now(), l.config.Hold.Enabled()
 	l.log.Info("Process matches", "pid", m.PID, "pattern", m.Pattern, "source", string(m.Source),
 		"detector", string(m.Detector), "latency", m.Latency.String())
-	for _, do := range l.actions() {
-		if err := do(ctx, m, at); err != nil {
-			return err
-		}
+	if holds {
+		l.holder.Matched(ctx, at)
+	}
+	if err := l.report(ctx, m, at); err != nil {
+		return err
+	}
+	if holds {
+		l.holder.Requested()
 	}
 	return nil
 }
 
-// hold is the action that freezes the pods. It delays the request only for a bounded time.
-func (l *loop) hold(ctx context.Context, _ detect.Match, at time.Time) error {
-	l.holder.Matched(ctx, at)
-	return nil
-}
-
-// confirmHold is the action that lets the hold continue until the request is cleared, and kill pods.
-func (l *loop) confirmHold(context.Context, detect.Match, time.Time) error {
-	l.holder.Requested()
-	return nil
-}
-
-// report is the action that writes the request to the Node.
+// report writes the request to the Node.
 func (l *loop) report(ctx context.Context, m detect.Match, at time.Time) error {
 	err := l.reporter.Deliver(ctx, reclaim.Reason(m.Pattern), at)
 	switch {

@@ -167,8 +167,6 @@ func (w *workstation) AwaitCleared(ctx context.Context) error {
 	}
 }
 
-func (*workstation) KeepWarm(ctx context.Context) { <-ctx.Done() }
-
 func (w *workstation) set(f func(w *workstation)) { w.mu.Lock(); f(w); w.mu.Unlock(); synctest.Wait() }
 
 func (w *workstation) runs(names ...string) { w.set(func(w *workstation) { w.running = names }) }
@@ -194,7 +192,6 @@ func (t *recordedStates) add(what string, c reclaim.Config) {
 
 func (t *recordedStates) SetConfig(c reclaim.Config) { t.add("arm", c) }
 func (t *recordedStates) SetIdle(c reclaim.Config)   { t.add("rest", c) }
-func (*recordedStates) Run(ctx context.Context)      { <-ctx.Done() }
 
 // TestWhatIsLookedForIsTold checks the states that the loop reports.
 func TestWhatIsLookedForIsTold(t *testing.T) {

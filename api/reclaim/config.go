@@ -47,8 +47,8 @@ const (
 	HoldKill Hold = "Kill"
 )
 
-// Asked reports whether h changes any pod.
-func (h Hold) Asked() bool { return h == HoldFreeze || h == HoldFreezeOnly || h == HoldKill }
+// Enabled reports whether h is one of the values that change pods. An unknown value is not.
+func (h Hold) Enabled() bool { return h == HoldFreeze || h == HoldFreezeOnly || h == HoldKill }
 
 // ConfigFor returns the Config for spec.killIfCommands. Each command is both a process name and a substring of the
 // arguments. It omits empty strings, because every command line contains the empty substring.
@@ -114,7 +114,7 @@ const holdKey = "reclaim_hold"
 // line returns the line of a text with h, empty for [HoldNone]: an agent of an earlier build rejects a key that it does
 // not know.
 func (h Hold) line() string {
-	if !h.Asked() {
+	if !h.Enabled() {
 		return ""
 	}
 	return holdKey + " = " + strconv.Quote(string(h)) + "\n"

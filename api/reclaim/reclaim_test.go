@@ -169,7 +169,7 @@ func TestHoldState(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "pods=2 cpu_ms=9 killed=1 memory_ms=180", strings.Replace(state.Text(), "running=1", "running=-1", 1), state.Text() + " ",
+		"", "pods=2 cpu_ms=9 killed=1 memory_ms=180", "pods=3000000000 running=0 cpu_ms=0 killed=0 memory_ms=0", strings.Replace(state.Text(), "running=1", "running=-1", 1), state.Text() + " ",
 		"unavailable=", `unavailable=""`, "unavailable=soon",
 	} {
 		if got, ok := ParseHoldState(text); ok {

@@ -28,13 +28,13 @@ type HoldState struct {
 	// Then all other fields are zero.
 	Unavailable string
 	// Pods is the number of pods that were frozen.
-	Pods int
+	Pods int32
 	// Running is the number of pods that were not frozen in time, and go on using the CPU.
-	Running int
+	Running int32
 	// CPU is the time from the match until all of these pods were frozen. The agent reports whole milliseconds.
 	CPU time.Duration
 	// Killed is the number of pods that were killed and have no process any more.
-	Killed int
+	Killed int32
 	// Memory is the time from the match until the last process of a killed pod was gone. Zero means that none was killed.
 	Memory time.Duration
 }

@@ -20,7 +20,7 @@ func (s *ScheduledMachineSpec) AgentConfig() reclaim.Config {
 
 // HoldsPods reports whether the machine's agent holds the pods of its Node for the owner.
 func (s *ScheduledMachineSpec) HoldsPods() bool {
-	return s.ReclaimHold.Asked() && !s.AgentConfig().Inert()
+	return s.ReclaimHold.Enabled() && !s.AgentConfig().Inert()
 }
 
 // BeingReclaimed reports whether an emergency reclaim is in progress: a recorded request that has not been served yet.

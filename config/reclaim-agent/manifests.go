@@ -8,6 +8,7 @@ import (
 	"embed"
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -29,8 +30,8 @@ var polling []byte
 //go:embed hold/daemonset.yaml
 var holding []byte
 
-// cgroupRoot is the argument for the path of the cgroup files of the host.
-const cgroupRoot = "--cgroup-root=/host/cgroup"
+// permitHold is the patch of the policies for a hold.
+var permitHold = []byte(`{"spec": {"variables": [{"name": "hold", "expression": "true"}]}}`)
 
 // Objects returns the objects in the order of their installation. They
 // belong to the caller.
@@ -39,69 +40,34 @@ func Objects() ([]*unstructured.Unstructured, error) { return manifests.Read(fil
 // Polling returns copies of objects in which the agent only polls, and has none of
 // the rights that listening to the kernel takes.
 func Polling(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	return patched(objects, polling)
+	return patched(objects, "DaemonSet", polling, appsv1.DaemonSet{})
 }
 
 // Holding returns copies of objects in which the agent can hold the pods of its Node. It
 // may write to the cgroup files of the host, and report the hold on its Node.
 func Holding(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	objects, err := patched(objects, holding)
+	objects, err := patched(objects, "DaemonSet", holding, appsv1.DaemonSet{})
 	if err != nil {
 		return nil, err
 	}
-	if objects, err = manifests.Change(objects, addCgroupRoot, "DaemonSet"); err != nil {
-		return nil, err
-	}
-	return manifests.Change(objects, permitHold, "ValidatingAdmissionPolicy")
+	return patched(objects, "ValidatingAdmissionPolicy", permitHold, admissionregistrationv1.ValidatingAdmissionPolicy{})
 }
 
-// permitHold sets the variable of a policy that permits a hold.
-func permitHold(u *unstructured.Unstructured) error {
-	path := []string{"spec", "variables"}
-	variables, _, err := unstructured.NestedSlice(u.Object, path...)
-	if err != nil {
-		return err
-	}
-	for _, v := range variables {
-		if variable, ok := v.(map[string]any); ok && variable["name"] == "hold" {
-			variable["expression"] = "true"
-			return unstructured.SetNestedSlice(u.Object, variables, path...)
-		}
-	}
-	return fmt.Errorf("policy %s has no variable hold", u.GetName())
-}
-
-// addCgroupRoot adds an argument to those of either detector: a patch would replace the list.
-func addCgroupRoot(u *unstructured.Unstructured) error {
-	path := []string{"spec", "template", "spec", "containers"}
-	containers, _, err := unstructured.NestedSlice(u.Object, path...)
-	if err != nil {
-		return err
-	}
-	for _, c := range containers {
-		if container, ok := c.(map[string]any); ok {
-			args, _ := container["args"].([]any)
-			container["args"] = append(args, cgroupRoot)
-		}
-	}
-	return unstructured.SetNestedSlice(u.Object, containers, path...)
-}
-
-// patched returns copies of objects in which the DaemonSet has a strategic merge patch.
-func patched(objects []*unstructured.Unstructured, text []byte) ([]*unstructured.Unstructured, error) {
+// patched returns copies of objects in which all of a kind have a strategic merge patch.
+func patched(objects []*unstructured.Unstructured, kind string, text []byte, schema any) ([]*unstructured.Unstructured, error) {
 	patch, err := yaml.YAMLToJSON(text)
 	if err != nil {
-		return nil, fmt.Errorf("reading patch of the DaemonSet: %w", err)
+		return nil, fmt.Errorf("reading patch of kind %s: %w", kind, err)
 	}
 	return manifests.Change(objects, func(u *unstructured.Unstructured) error {
 		before, err := u.MarshalJSON()
 		if err != nil {
 			return err
 		}
-		after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.DaemonSet{})
+		after, err := strategicpatch.StrategicMergePatch(before, patch, schema)
 		if err != nil {
 			return err
 		}
 		return u.UnmarshalJSON(after)
-	}, "DaemonSet")
+	}, kind)
 }

@@ -61,7 +61,7 @@ func TestHoldingChangesOnlyWhatAHoldNeeds(t *testing.T) {
 			type change struct{ kind, with, without string }
 			changes := []change{
 				{"ValidatingAdmissionPolicy", `"expression":"true","name":"hold"`, `"expression":"false","name":"hold"`},
-				{"DaemonSet", `,"--cgroup-root=/host/cgroup"`, ``},
+				{"DaemonSet", `{"name":"CGROUP_ROOT","value":"/host/cgroup"},`, ``},
 				{"DaemonSet", `{"mountPath":"/host/cgroup","name":"cgroup"},`, ``},
 				{"DaemonSet", `{"hostPath":{"path":"/sys/fs/cgroup","type":"Directory"},"name":"cgroup"},`, ``},
 			}

@@ -218,7 +218,7 @@ func (w *world) close() {
 	for range 300 { // A policy is in force a moment after it is written.
 		refused := w.Client.Create(w.Context(), w.podOf("DaemonSet"), client.DryRunAll) != nil
 		holds := w.as(daemonSets).Create(w.Context(), w.podOf("Holding"), client.DryRunAll) == nil
-		if refused && holds == w.sm.Spec.ReclaimHold.Asked() {
+		if refused && holds == w.sm.Spec.ReclaimHold.Enabled() {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)

@@ -465,6 +465,9 @@ func TestAnotherDetector(t *testing.T) {
 	}
 }
 
+// cgroupRoot is the environment variable that names the mount for a hold.
+var cgroupRoot = corev1.EnvVar{Name: "CGROUP_ROOT", Value: "/host/cgroup"}
+
 // TestTheMountStaysDuringAHold removes the hold from the spec. Without the mount, an agent could not release the pods that
 // it holds: for example, for a request that the manager refuses, or has not recorded.
 func TestTheMountStaysDuringAHold(t *testing.T) {
@@ -480,7 +483,7 @@ func TestTheMountStaysDuringAHold(t *testing.T) {
 		t.Helper()
 		w.settle()
 		ds := w.daemonSet()
-		if got := w.Read(ds) && slices.Contains(ds.Spec.Template.Spec.Containers[0].Args, "--cgroup-root=/host/cgroup"); got != want {
+		if got := w.Read(ds) && slices.Contains(ds.Spec.Template.Spec.Containers[0].Env, cgroupRoot); got != want {
 			t.Errorf("%s: mounted: %t", reason, got)
 		}
 	}
@@ -537,7 +540,7 @@ func TestTheHoldIsInstalledWhereItIsUsed(t *testing.T) {
 			changed++
 		}
 	}
-	if ds := w.daemonSet(); !w.Read(ds) || !slices.Contains(ds.Spec.Template.Spec.Containers[0].Args, "--cgroup-root=/host/cgroup") || changed != 3 {
+	if ds := w.daemonSet(); !w.Read(ds) || !slices.Contains(ds.Spec.Template.Spec.Containers[0].Env, cgroupRoot) || changed != 3 {
 		t.Errorf("%d objects changed, want two policies and the DaemonSet: %v", changed, ds.Spec.Template.Spec)
 	}
 	w.Edit(second, func() { second.Spec.ReclaimHold = reclaimapi.HoldKill })

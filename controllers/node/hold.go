@@ -4,7 +4,6 @@ package node
 
 import (
 	"context"
-	"math"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +44,7 @@ func (s *scope) holdFacts() holdFacts {
 		joined: s.machine != nil, unseen: s.host.Node != "" && s.node == nil,
 	}
 	// A report of a hold that was configured before may be left on the Node.
-	if s.node != nil && s.hostMismatch() == "" && s.scheduled.Spec.ReclaimHold.Asked() {
+	if s.node != nil && s.hostMismatch() == "" && s.scheduled.Spec.ReclaimHold.Enabled() {
 		f.annotation = s.node.Annotations[reclaimapi.HoldAnnotation]
 	}
 	return f
@@ -58,8 +57,8 @@ func decideHold(f holdFacts) *v1alpha1.HoldReport {
 	switch {
 	case f.reclaiming && ok && state.Unavailable == "":
 		return &v1alpha1.HoldReport{
-			FrozenPods: count(state.Pods), FrozenAfterMilliseconds: state.CPU.Milliseconds(), RunningPods: count(state.Running),
-			KilledPods: count(state.Killed), KilledAfterMilliseconds: state.Memory.Milliseconds(),
+			FrozenPods: state.Pods, FrozenAfterMilliseconds: state.CPU.Milliseconds(), RunningPods: state.Running,
+			KilledPods: state.Killed, KilledAfterMilliseconds: state.Memory.Milliseconds(),
 		}
 	case f.reclaiming, !f.joined, f.unseen:
 		return f.last
@@ -67,5 +66,3 @@ func decideHold(f holdFacts) *v1alpha1.HoldReport {
 		return nil
 	}
 }
-
-func count(n int) int32 { return int32(min(n, math.MaxInt32)) } //nolint:gosec // it is not negative

@@ -96,7 +96,7 @@ func (s *scope) protectionFacts(installs bool) Facts {
 func (s *scope) holdUnavailable() string {
 	state, ok := reclaimapi.ParseHoldState(s.node.Annotations[reclaimapi.HoldAnnotation])
 	switch {
-	case !s.scheduled.Spec.ReclaimHold.Asked():
+	case !s.scheduled.Spec.ReclaimHold.Enabled():
 		return ""
 	case s.refuses():
 		return "an owner's request never removes a machine of a control plane" // A changed host is another verdict.

@@ -81,13 +81,13 @@ func holdStages(m *v1alpha1.ScheduledMachine) []stage {
 	}
 	cpu := fmt.Sprintf("the CPU is back after %s: %s frozen", milliseconds(h.FrozenAfterMilliseconds), pods(h.FrozenPods))
 	if h.RunningPods > 0 {
-		cpu = fmt.Sprintf("the CPU is not back: %s, %s frozen", running(h.RunningPods), pods(h.FrozenPods))
+		cpu = fmt.Sprintf("the CPU is not back: %s, %s frozen", counted(h.RunningPods, "pod still runs", "pods still run"), pods(h.FrozenPods))
 	}
 	list := []stage{{cpu, true}}
 	held := h.FrozenPods + h.RunningPods
 	switch memory := milliseconds(h.KilledAfterMilliseconds); {
 	case h.KilledAfterMilliseconds > 0 && h.KilledPods < held:
-		list = append(list, stage{fmt.Sprintf("the memory of %s is back after %s", killed(h.KilledPods), memory), true})
+		list = append(list, stage{fmt.Sprintf("the memory of %s is back after %s", counted(h.KilledPods, "killed pod", "killed pods"), memory), true})
 	case h.KilledAfterMilliseconds > 0:
 		list = append(list, stage{fmt.Sprintf("the memory is back after %s: %s killed", memory, pods(h.KilledPods)), true})
 	case held > 0 && (h.KilledPods > 0 || m.Spec.ReclaimHold == reclaim.HoldKill):
@@ -137,14 +137,10 @@ func (g giveBack) cpu() string {
 
 // running returns how many pods were not frozen in time, empty if none is known.
 func (g giveBack) running() string {
-	switch {
-	case g.Hold == nil || g.Hold.RunningPods == 0:
+	if g.Hold == nil || g.Hold.RunningPods == 0 {
 		return ""
-	case g.Hold.RunningPods == 1:
-		return "1 pod still ran"
-	default:
-		return fmt.Sprintf("%d pods still ran", g.Hold.RunningPods)
 	}
+	return counted(g.Hold.RunningPods, "pod still ran", "pods still ran")
 }
 
 func (g giveBack) memory() string {
@@ -183,24 +179,12 @@ func lapse(d time.Duration) string {
 	return duration.HumanDuration(d)
 }
 
-// pods, running and killed are the beginnings of sentences with a number.
-func pods(n int32) string {
+// counted returns a number with the beginning of a sentence for one or for many.
+func counted(n int32, one, many string) string {
 	if n == 1 {
-		return "1 pod is"
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d pods are", n)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
-func running(n int32) string {
-	if n == 1 {
-		return "1 pod still runs"
-	}
-	return fmt.Sprintf("%d pods still run", n)
-}
-
-func killed(n int32) string {
-	if n == 1 {
-		return "1 killed pod"
-	}
-	return fmt.Sprintf("%d killed pods", n)
-}
+func pods(n int32) string { return counted(n, "pod is", "pods are") }

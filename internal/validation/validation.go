@@ -88,7 +88,7 @@ func priority(p *int32, path *field.Path) field.ErrorList {
 
 // hold accepts the empty string, which means the API's default.
 func hold(h reclaim.Hold, path *field.Path) field.ErrorList {
-	if h == "" || h == reclaim.HoldNone || h.Asked() {
+	if h == "" || h == reclaim.HoldNone || h.Enabled() {
 		return nil
 	}
 	return field.ErrorList{field.NotSupported(path, h, []reclaim.Hold{reclaim.HoldNone, reclaim.HoldFreeze, reclaim.HoldFreezeOnly, reclaim.HoldKill})}

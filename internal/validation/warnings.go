@@ -50,7 +50,7 @@ func Warnings(m *v1alpha1.ScheduledMachine) []string {
 				path.Child("killIfCommands").Index(i), clip.To(pattern, maxQuote), why))
 		}
 	}
-	if m.Spec.ReclaimHold.Asked() && !m.Spec.HoldsPods() {
+	if m.Spec.ReclaimHold.Enabled() && !m.Spec.HoldsPods() {
 		warnings = append(warnings, path.Child("reclaimHold").String()+
 			": has no effect without killIfCommands: without programs to watch for, the machine has no agent that could hold its pods")
 	}

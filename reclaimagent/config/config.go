@@ -57,7 +57,7 @@ func (f file) config() (reclaim.Config, error) {
 		c.PollInterval = time.Duration(*f.IntervalM) * time.Millisecond
 	}
 	switch hold := reclaim.Hold(f.Hold); {
-	case hold.Asked():
+	case hold.Enabled():
 		c.Hold = hold
 	case hold != "" && hold != reclaim.HoldNone:
 		return reclaim.Config{}, fmt.Errorf("%w: reclaim_hold is %q, want %s, %s, %s or %s",

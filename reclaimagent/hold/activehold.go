@@ -24,7 +24,7 @@ type activeHold struct {
 	inherited bool
 	pods      map[string]*heldPod
 	// failedPods is the number of pods that the last pass could not freeze. They are not in pods.
-	failedPods int
+	failedPods int32
 	// frozen means that the first freeze was logged.
 	frozen bool
 	// text is the report, "" until it is final. Pods that appear later do not change it.
@@ -52,7 +52,7 @@ func (s *activeHold) replace(held map[string]*heldPod, now time.Time) {
 
 // heldPod is a pod that the agent froze. A zero time means "not yet".
 type heldPod struct {
-	// wrote is the time of the first pass that found or froze the pod. frozen is the time when all of its processes
+	// wrote is the time of the first pass that held the pod. frozen is the time when all of its processes
 	// were frozen.
 	wrote, frozen time.Time
 	// searchStarted is the time when a search for devices started. owns is its result, known after it has ended.

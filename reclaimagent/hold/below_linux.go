@@ -5,6 +5,7 @@ package hold
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	pathpkg "path"
 	"slices"
@@ -17,17 +18,18 @@ const maxDepth = 32
 
 var errTooMany = errors.New("there are too many cgroups")
 
-// openBelow opens a path below a directory. An empty path is the directory itself.
-func openBelow(directory int, path string, flags uint64) (int, error) {
+// openBelow opens a path below a directory. An empty path is the directory itself. It never follows a link, and never
+// leaves the directory or the file system. See openat2(2).
+func openBelow(directory *os.File, path string, flags uint64) (*os.File, error) {
 	if path == "" {
 		path = "."
 	}
-	for {
-		fd, err := unix.Openat2(directory, path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: beneath})
-		if !errors.Is(err, unix.EINTR) {
-			return fd, classify(path, err)
-		}
+	const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+	fd, err := unix.Openat2(int(directory.Fd()), path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve})
+	if err != nil {
+		return nil, classify(path, err)
 	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // classify wraps the errors about a removed cgroup.
@@ -43,67 +45,49 @@ func classify(path string, err error) error {
 	return &os.PathError{Op: "cgroup", Path: path, Err: err}
 }
 
-// readBelow reads a file of the kernel, which has no size.
-func readBelow(directory int, path string) ([]byte, error) {
-	fd, err := openBelow(directory, path, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	for text := make([]byte, 0, 128); ; {
-		n, err := unix.Read(fd, text[len(text):cap(text)])
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return nil, classify(path, err)
-		case n == 0:
-			return text, nil
-		}
-		if text = text[:len(text)+n]; len(text) == cap(text) {
-			text = slices.Grow(text, len(text))
-		}
-	}
-}
-
-func writeBelow(directory int, path, text string) error {
-	fd, err := openBelow(directory, path, unix.O_WRONLY)
+// withBelow opens a path, and calls f with it.
+func withBelow(directory *os.File, path string, flags uint64, f func(*os.File) error) error {
+	opened, err := openBelow(directory, path, flags)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(fd) }()
-	for {
-		_, err := unix.Write(fd, []byte(text))
-		if !errors.Is(err, unix.EINTR) {
-			return classify(path, err)
-		}
-	}
+	defer func() { _ = opened.Close() }()
+	return classify(path, f(opened))
+}
+
+func readBelow(directory *os.File, path string) (text string, err error) {
+	err = withBelow(directory, path, unix.O_RDONLY, func(f *os.File) error {
+		raw, err := io.ReadAll(f)
+		text = string(raw)
+		return err
+	})
+	return text, err
+}
+
+func writeBelow(directory *os.File, path, text string) error {
+	return withBelow(directory, path, unix.O_WRONLY, func(f *os.File) error {
+		_, err := f.WriteString(text)
+		return err
+	})
 }
 
 // directories returns the names of the directories in a directory.
-func directories(directory int, path string) ([]string, error) {
-	fd, err := openBelow(directory, path, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer func() { _ = f.Close() }()
-	entries, err := f.ReadDir(-1)
-	if err != nil {
-		return nil, classify(path, err)
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
+func directories(directory *os.File, path string) (names []string, err error) {
+	err = withBelow(directory, path, unix.O_RDONLY|unix.O_DIRECTORY, func(f *os.File) error {
+		entries, err := f.ReadDir(-1)
+		for _, e := range entries {
+			if e.IsDir() {
+				names = append(names, e.Name())
+			}
 		}
-	}
-	return names, nil
+		return err
+	})
+	return names, err
 }
 
 // walk visits a directory and all directories below it, upper ones first, until visit returns false. It ignores
 // directories that disappear or that lie deeper than maxDepth. It returns errTooMany after a number of directories.
-func walk(directory int, path string, most int, visit func(path string) bool) error {
+func walk(directory *os.File, path string, most int, visit func(path string) bool) error {
 	type level struct {
 		path  string
 		depth int
@@ -133,14 +117,14 @@ func walk(directory int, path string, most int, visit func(path string) bool) er
 }
 
 // processesIn returns the processes of a cgroup without the ones below it. A threaded cgroup has no list.
-func processesIn(directory int, path string) []int {
-	raw, err := readBelow(directory, pathpkg.Join(path, "cgroup.procs"))
+func processesIn(directory *os.File, path string) []int {
+	text, err := readBelow(directory, pathpkg.Join(path, "cgroup.procs"))
 	if err != nil {
 		return nil
 	}
-	return parsePIDs(string(raw))
+	return parsePIDs(text)
 }
 
-func hasProcess(directory int, path string, pid int) bool {
+func hasProcess(directory *os.File, path string, pid int) bool {
 	return slices.Contains(processesIn(directory, path), pid)
 }

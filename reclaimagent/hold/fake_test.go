@@ -169,7 +169,6 @@ func newAgentProcess(open func() (tree, error)) *agentProcess {
 	a.open = open
 	a.search = func(_ string, pods []deviceSearch, found func(deviceSearch)) {
 		for _, p := range pods {
-			p.ended = true
 			if hasDevice(p.pod) {
 				p.owns = holdsDevice
 			}
@@ -205,14 +204,13 @@ func (a *agentProcess) steps() {
 
 // Observe is a read of the Node.
 func (a *agentProcess) Observe(n Node) {
-	_, observe := a.BeforeRead()
-	observe(n)
+	a.Holder.Observe(n, a.now)
 }
 
 // match is Matched without the wait.
 func (a *agentProcess) match() {
 	at := a.now
-	a.update(func() { a.epoch++; a.facts.matched, a.since = true, at })
+	a.update(func() { a.changed, a.facts.matched, a.since = at, true, at })
 	a.steps()
 }
 

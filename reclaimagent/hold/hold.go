@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 )
 
@@ -21,8 +22,12 @@ const (
 	firstPassTimeout = 50 * time.Millisecond
 	// measureInterval is the interval between checks of pods that are not frozen or not gone yet.
 	measureInterval = 2 * time.Millisecond
+	// passInterval is the interval between passes while a hold stands: a pod that starts later runs for as long.
+	passInterval = 250 * time.Millisecond
 	// stopPasses is the maximum number of passes of an agent that ends.
 	stopPasses = 3
+	// maxReason bounds a reason in the report, in bytes. In quotation marks it may be longer.
+	maxReason = 200
 )
 
 // Reasons why a Node must not be held.
@@ -51,8 +56,10 @@ type Node struct {
 	Requested bool
 	// ControlPlane means that the Node is part of the control plane. Its pods may include the API server.
 	ControlPlane bool
-	// Hold is the value of [reclaim.HoldAnnotation].
-	Hold string
+	// Foreign is why the Node is another machine, empty if it is not.
+	Foreign string
+	// Report is the value of [reclaim.HoldAnnotation].
+	Report string
 }
 
 // Holder holds the pods of one machine. Its methods are safe for concurrent use. All passes are in the goroutine of Run.
@@ -62,23 +69,8 @@ type Holder struct {
 	search func(procRoot string, pods []deviceSearch, found func(deviceSearch))
 	wake   chan struct{}
 
-	mu    sync.Mutex
-	facts facts
-	// epoch counts matches and their requests.
-	epoch int
-	// interval is the interval between passes while a hold stands.
-	interval time.Duration
-	// foreign is why the Node is another machine, "" if it is not.
-	foreign string
-	// annotation is the report on the Node as last read. reread means that it was read since the last step.
-	annotation string
-	reread     bool
-	// since is the time of the match, or of the first read of a request that a person made.
-	since time.Time
-	// passed is closed after the next pass, nil if nothing waits for that.
-	passed chan struct{}
-	// results are the results of searches for devices.
-	results []deviceSearch
+	mu sync.Mutex
+	inputs
 
 	// The goroutine of Run owns the fields below.
 	tree tree
@@ -94,6 +86,22 @@ type Holder struct {
 	reported *string
 }
 
+// inputs are what other goroutines set for the next step.
+type inputs struct {
+	facts facts
+	// changed is when the last program matched, or when its request reached the Node. An earlier read is outdated.
+	changed time.Time
+	// annotation is the report on the Node as last read. reread means that it was read since the last step.
+	annotation string
+	reread     bool
+	// since is the time of the match, or of the first read of a request that a person made.
+	since time.Time
+	// passed is closed after the next pass, nil if nothing waits for that.
+	passed chan struct{}
+	// results are the results of searches for devices.
+	results []deviceSearch
+}
+
 // New returns a Holder. It holds nothing before Run.
 func New(o Options) *Holder {
 	h := &Holder{o: o, wake: make(chan struct{}, 1), search: searchDevices, logged: map[metrics.HoldFailure]bool{}}
@@ -103,12 +111,12 @@ func New(o Options) *Holder {
 	return h
 }
 
-// Configure sets the Config. A Config without patterns has no hold, but does not end one that stands: the ConfigMap is
-// deleted with the Node, and the pods run until the provider has reset the host.
+// Configure sets the Config. A Config without patterns does not end a hold that stands: the ConfigMap is deleted with the
+// Node, and without the hold its pods would run until the provider has reset the host.
 func (h *Holder) Configure(c reclaim.Config) {
 	h.update(func() {
 		f := &h.facts
-		f.loaded, f.inert, h.interval = true, c.Inert(), c.Interval()
+		f.loaded, f.inert = true, c.Inert()
 		switch {
 		case !f.inert:
 			f.hold = c.Hold
@@ -118,25 +126,25 @@ func (h *Holder) Configure(c reclaim.Config) {
 	})
 }
 
-// BeforeRead is called before a read of the Node, and observe with what was read. A read that started before the last
-// match or its request is outdated. It changes nothing. taints means that the read should include the taints.
-func (h *Holder) BeforeRead() (taints bool, observe func(Node)) {
+// Enabled reports whether the Config has a hold.
+func (h *Holder) Enabled() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	started := h.epoch
-	return h.facts.hold.Asked(), func(n Node) { h.observe(n, started) }
+	return h.facts.hold.Enabled()
 }
 
-func (h *Holder) observe(n Node, started int) {
+// Observe passes on a read of the Node that started at an instant. A read that started before the last match, or before
+// its request was on the Node, changes nothing.
+func (h *Holder) Observe(n Node, started time.Time) {
 	h.update(func() {
-		if started != h.epoch {
+		if started.Before(h.changed) {
 			return
 		}
 		if n.Requested && !h.facts.requested && !h.facts.matched {
 			h.since = h.o.Now()
 		}
 		h.facts.observed, h.facts.requested = true, n.Requested
-		h.annotation, h.reread, h.facts.refused = n.Hold, true, h.foreign
+		h.annotation, h.reread, h.facts.refused = n.Report, true, n.Foreign
 		if n.ControlPlane {
 			h.facts.refused = controlPlane
 		}
@@ -148,7 +156,7 @@ func (h *Holder) observe(n Node, started int) {
 func (h *Holder) Matched(ctx context.Context, at time.Time) {
 	passed := make(chan struct{})
 	h.update(func() {
-		h.epoch++
+		h.changed = h.o.Now()
 		h.facts.matched, h.since, h.passed = true, at, passed
 	})
 	ctx, cancel := context.WithTimeout(ctx, firstPassTimeout)
@@ -162,21 +170,20 @@ func (h *Holder) Matched(ctx context.Context, at time.Time) {
 // Requested means that the request of the match is on the Node. Then the Node is this machine.
 func (h *Holder) Requested() {
 	h.update(func() {
-		h.epoch++
+		h.changed = h.o.Now()
 		h.facts.matched, h.facts.requested = false, true
-		if h.facts.refused == h.foreign {
+		if h.facts.refused != controlPlane {
 			h.facts.refused = ""
 		}
-		h.foreign = ""
 	})
 }
 
 // Unblock releases the pods for an attempt to deliver the request, and holds them again after it.
 func (h *Holder) Unblock(on bool) { h.update(func() { h.facts.unblocked = on }) }
 
-// Refuse ends the hold, because the Node is another machine.
+// Refuse ends the hold, because the Node is another machine. A later read of the Node may show that it is this one.
 func (h *Holder) Refuse(reason string) {
-	h.update(func() { h.facts.matched, h.foreign, h.facts.refused = false, reason, reason })
+	h.update(func() { h.facts.matched, h.facts.refused = false, reason })
 }
 
 func (h *Holder) update(f func()) {
@@ -208,11 +215,11 @@ func (h *Holder) Run(ctx context.Context) {
 	}
 }
 
-// stop is the end of an agent that is stopped. The successor continues or ends a hold that stands.
+// stop releases the pods unless the Node has a request. The next agent process continues or ends that hold.
 func (h *Holder) stop() {
-	v, f := h.current(facts.stopped)
+	in := h.take()
 	for range stopPasses {
-		if v == release && h.release(f) == 0 {
+		if in.facts.stopped() == release && h.release(in) == 0 {
 			break
 		}
 	}
@@ -221,45 +228,34 @@ func (h *Holder) stop() {
 	}
 }
 
-// snapshot is a copy of the fields that other goroutines set.
-type snapshot struct {
-	facts
-	interval   time.Duration
-	annotation string
-	reread     bool
-	since      time.Time
-	passed     chan struct{}
-	results    []deviceSearch
-}
-
-func (h *Holder) current(decide func(facts) verdict) (verdict, *snapshot) {
+// take returns a copy of the inputs, and clears the ones that count for one step.
+func (h *Holder) take() *inputs {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &snapshot{h.facts, h.interval, h.annotation, h.reread, h.since, h.passed, h.results}
+	in := h.inputs
 	h.reread, h.passed, h.results = false, nil, nil
-	return decide(h.facts), s
+	return &in
 }
 
 // step decides and acts once. It returns the delay until the next step, zero for none before a change.
 func (h *Holder) step() time.Duration {
-	v, s := h.current(facts.decide)
-	next := time.Duration(0)
-	switch v {
+	in := h.take()
+	defer in.unblockMatched()
+	switch v := in.facts.decide(); v {
 	case release:
-		next = h.release(s)
+		return h.release(in)
 	case freeze, freezeAndKill:
-		next = h.hold(s, v)
+		return h.hold(in, v)
 	default:
+		return 0
 	}
-	s.unblockMatched()
-	return next
 }
 
 // unblockMatched ends the wait of Matched.
-func (s *snapshot) unblockMatched() {
-	if s.passed != nil {
-		close(s.passed)
-		s.passed = nil
+func (in *inputs) unblockMatched() {
+	if in.passed != nil {
+		close(in.passed)
+		in.passed = nil
 	}
 }
 
@@ -280,21 +276,21 @@ func (h *Holder) ready() string {
 }
 
 // reportUnavailable reports that a hold is not possible.
-func (h *Holder) reportUnavailable(s *snapshot, why string) {
+func (h *Holder) reportUnavailable(in *inputs, why string) {
 	if why != h.unavailable {
 		h.unavailable = why
-		h.o.Metrics.HoldFailures.Add(metrics.HoldUnavailable)
+		h.o.Metrics.HoldFailures.Of(metrics.HoldUnavailable).Add(1)
 		h.o.Log.Warn("Pods cannot be held; the machine is requested all the same", "reason", why)
 	}
-	h.report(s, reclaim.HoldState{Unavailable: clip(why)}.Text())
+	h.report(in, reclaim.HoldState{Unavailable: clip.To(why, maxReason)}.Text())
 }
 
 // report sets the annotation, unless the Node has this text.
-func (h *Holder) report(s *snapshot, text string) {
+func (h *Holder) report(in *inputs, text string) {
 	switch {
-	case h.reported == nil && s.annotation == text:
+	case h.reported == nil && in.annotation == text:
 		return
-	case h.reported != nil && *h.reported == text && (!s.reread || s.annotation == text):
+	case h.reported != nil && *h.reported == text && (!in.reread || in.annotation == text):
 		return
 	}
 	h.reported = &text

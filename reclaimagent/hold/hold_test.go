@@ -70,7 +70,7 @@ func TestHolder(t *testing.T) {
 			reason:  "The hold and its report end with the request.",
 			hold:    reclaim.HoldFreezeOnly,
 			node:    Node{Requested: true},
-			story:   func(a *agentProcess, _ *fakeHost) { a.Observe(Node{Hold: text(reclaim.HoldState{Pods: 2})}) },
+			story:   func(a *agentProcess, _ *fakeHost) { a.Observe(Node{Report: text(reclaim.HoldState{Pods: 2})}) },
 			writes:  and(freeze, release),
 			reports: []string{text(reclaim.HoldState{Pods: 2}), ""},
 		},
@@ -112,12 +112,14 @@ func TestHolder(t *testing.T) {
 			reason: "A read that started before the request does not end the hold.",
 			hold:   reclaim.HoldFreezeOnly,
 			story: func(a *agentProcess, _ *fakeHost) {
-				_, before := a.BeforeRead()
+				before := a.now
+				a.now = a.now.Add(1)
 				a.match()
-				_, between := a.BeforeRead()
+				between := a.now
+				a.now = a.now.Add(1)
 				a.Requested()
-				before(Node{})
-				between(Node{})
+				a.Holder.Observe(Node{}, before)
+				a.Holder.Observe(Node{}, between)
 			},
 			writes:  freeze,
 			reports: []string{text(reclaim.HoldState{Pods: 2})},
@@ -131,7 +133,7 @@ func TestHolder(t *testing.T) {
 					a.match()
 					a.Requested()
 					a.steps()
-					a.Observe(Node{Hold: text(reclaim.HoldState{Pods: 2})})
+					a.Observe(Node{Report: text(reclaim.HoldState{Pods: 2})})
 					a.steps()
 				}
 			},
@@ -142,7 +144,7 @@ func TestHolder(t *testing.T) {
 			reason:  "The report of the predecessor stays: it has measured.",
 			hold:    reclaim.HoldFreezeOnly,
 			host:    func(h *fakeHost) { h.pods["pod1"].podState = podState{marked: true, frozen: true} },
-			node:    Node{Requested: true, Hold: "pods=1 running=0 cpu_ms=9 killed=0 memory_ms=0"},
+			node:    Node{Requested: true, Report: "pods=1 running=0 cpu_ms=9 killed=0 memory_ms=0"},
 			writes:  []string{"mark pod2", "freeze pod2"},
 			reports: nil,
 		},
@@ -202,6 +204,50 @@ func TestHolder(t *testing.T) {
 			reports: []string{text(reclaim.HoldState{Unavailable: "another machine"}), text(reclaim.HoldState{Pods: 2})},
 			failure: metrics.HoldUnavailable,
 		},
+		"IdentifiedLater": {
+			reason:  "A Node whose kubelet has reported the machine ID since is held, before its request.",
+			hold:    reclaim.HoldFreezeOnly,
+			node:    Node{Foreign: "another machine"},
+			story:   func(a *agentProcess, _ *fakeHost) { a.Observe(Node{}); a.steps(); a.match() },
+			writes:  freeze,
+			reports: []string{text(reclaim.HoldState{Unavailable: "another machine"}), ""},
+			failure: metrics.HoldUnavailable,
+		},
+		"Unblocked": {
+			reason: "The owner has the CPU since the first freeze: the pause for an attempt to deliver the request is no second hold.",
+			hold:   reclaim.HoldFreezeOnly,
+			story: func(a *agentProcess, _ *fakeHost) {
+				a.match()
+				a.now = a.now.Add(time.Minute)
+				a.Unblock(true)
+				a.steps()
+				a.Unblock(false)
+				a.Requested()
+			},
+			writes:  and(freeze, release, freeze),
+			reports: []string{text(reclaim.HoldState{Pods: 2})},
+		},
+		"RefusedUnblocked": {
+			reason: "A hold after a refusal that came during such a pause is measured from its own match.",
+			hold:   reclaim.HoldFreezeOnly,
+			story: func(a *agentProcess, _ *fakeHost) {
+				a.match()
+				a.Unblock(true)
+				a.steps()
+				a.Refuse("another machine")
+				a.steps()
+				a.Unblock(false)
+				a.steps()
+				a.now = a.now.Add(time.Minute)
+				a.Observe(Node{})
+				a.steps()
+				a.match()
+				a.Requested()
+			},
+			writes:  and(freeze, release, freeze),
+			reports: []string{text(reclaim.HoldState{Unavailable: "another machine"}), "", text(reclaim.HoldState{Pods: 2})},
+			failure: metrics.HoldUnavailable,
+		},
 		"NoTree": {
 			reason:  "An agent without the mount says so.",
 			hold:    reclaim.HoldFreeze,
@@ -220,7 +266,7 @@ func TestHolder(t *testing.T) {
 			reason:  "A report that is no longer true is removed.",
 			hold:    reclaim.HoldNone,
 			host:    func(h *fakeHost) { h.unmounted = true },
-			node:    Node{Hold: text(reclaim.HoldState{Unavailable: noTree})},
+			node:    Node{Report: text(reclaim.HoldState{Unavailable: noTree})},
 			reports: []string{""},
 		},
 		"NoOwnPod": {
@@ -348,11 +394,11 @@ func TestHolder(t *testing.T) {
 				if diff := cmp.Diff(tc.reports, a.reports); diff != "" {
 					t.Errorf("%s\nreports: -want, +got:\n%s", tc.reason, diff)
 				}
-				if tc.failure != "" && a.counts.HoldFailures.Count(tc.failure) == 0 {
+				if tc.failure != "" && a.counts.HoldFailures.Of(tc.failure).Load() == 0 {
 					t.Errorf("%s\nno failure %q is counted", tc.reason, tc.failure)
 				}
 				for _, f := range []metrics.HoldFailure{metrics.HoldUnavailable, metrics.HoldListing, metrics.HoldFreezing, metrics.HoldReleasing, metrics.HoldKilling, metrics.HoldSearching} {
-					if n := a.counts.HoldFailures.Count(f); f != tc.failure && n > 0 {
+					if n := a.counts.HoldFailures.Of(f).Load(); f != tc.failure && n > 0 {
 						t.Errorf("%s\n%d failures %q are counted", tc.reason, n, f)
 					}
 				}
@@ -361,13 +407,13 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// TestTaintsAreRead checks that a read includes the taints only while the Config has a hold.
-func TestTaintsAreRead(t *testing.T) {
+// TestEnabled checks that the Node's taints are read only while the Config has a hold.
+func TestEnabled(t *testing.T) {
 	a := newAgentProcess(nil)
 	for _, h := range []reclaim.Hold{"", reclaim.HoldNone, reclaim.HoldFreeze, reclaim.HoldFreezeOnly, reclaim.HoldKill, reclaim.HoldNone} {
 		a.Configure(withHold(h))
-		if taints, _ := a.BeforeRead(); taints != h.Asked() {
-			t.Errorf("BeforeRead() = %t with the hold %q", taints, h)
+		if got := a.Enabled(); got != h.Enabled() {
+			t.Errorf("Enabled() = %t with the hold %q", got, h)
 		}
 	}
 }

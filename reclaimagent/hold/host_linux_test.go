@@ -91,18 +91,7 @@ func (h *host) podState(pod string) podState {
 }
 
 // open opens the tree as the process agent would.
-func (h *host) open() (tree, error) {
-	root, err := openRoot(h.Root)
-	if err != nil {
-		return nil, err
-	}
-	t := &cgroupTree{root: root, kubepods: -1, pid: h.agent.Process.Pid}
-	if err := t.locate(); err != nil {
-		t.close()
-		return nil, err
-	}
-	return t, nil
-}
+func (h *host) open() (tree, error) { return openTreeOf(h.Root, h.agent.Process.Pid) }
 
 // untouched returns an error if a cgroup that is not a pod, or the agent's own pod, was written.
 func (h *host) untouched() error {

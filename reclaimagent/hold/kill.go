@@ -11,40 +11,36 @@ import (
 
 var errUnreadable = errors.New("the agent may not read what a pod has open")
 
-// deviceSearch is the search of the processes of a pod for devices.
+// deviceSearch is the search of the processes of a pod for devices. owns is the result.
 type deviceSearch struct {
 	pod  string
 	pids []int
-	// owns is the result. ended means that the search has ended.
-	owns  ownership
-	ended bool
+	owns ownership
 }
 
-// searchDevices searches the processes of pods. It first reads all open files, because the read of mappings may block.
+// searchDevices searches the processes of pods, and calls found once for each pod. It first reads all open files,
+// because the read of mappings may block.
 func searchDevices(procRoot string, pods []deviceSearch, found func(deviceSearch)) {
 	for i := range pods {
 		p := &pods[i]
-		p.owns = openDevices(procRoot, p.pids, devices)
-		if p.owns == holdsDevice {
-			p.ended = true
+		if p.owns = openDevices(procRoot, p.pids, devices); p.owns == holdsDevice {
 			found(*p)
 		}
 	}
 	for _, p := range pods {
-		if p.ended {
-			continue
+		if p.owns != holdsDevice {
+			p.owns = max(p.owns, mappedDevices(procRoot, p.pids, devices))
+			found(p)
 		}
-		p.owns, p.ended = max(p.owns, mappedDevices(procRoot, p.pids, devices)), true
-		found(p)
 	}
 }
 
 // killAll kills the pods that the Config names, each once. The caller knows that the request is on the Node.
-func (h *Holder) killAll(s *snapshot) {
-	all := s.hold == reclaim.HoldKill
+func (h *Holder) killAll(in *inputs) {
+	all := in.facts.hold == reclaim.HoldKill
 	if !all {
 		h.startSearch()
-		h.takeResults(s.results)
+		h.takeResults(in.results)
 	}
 	for pod, p := range h.active.pods {
 		if !p.killed.IsZero() || !p.gone.IsZero() || (!all && p.owns != holdsDevice) {
@@ -86,7 +82,7 @@ func (h *Holder) takeResults(results []deviceSearch) {
 		if p == nil {
 			continue
 		}
-		p.owns, p.searchEnded = s.owns, s.ended
+		p.owns, p.searchEnded = s.owns, true
 		if s.owns == unknownDevice {
 			h.failed(metrics.HoldSearching, errUnreadable)
 		}

@@ -2,48 +2,46 @@
 
 package hold
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
-// layout is how a cgroup driver of the kubelet names the cgroups of pods.
+// layout is how a cgroup driver of the kubelet names the cgroups of pods: the name of the uppermost slice without its
+// suffix, empty for cgroupfs.
 //
 //	cgroupfs: kubepods/{,burstable/,besteffort/}pod<UID>
 //	systemd:  kubepods.slice/{,kubepods-burstable.slice/,kubepods-besteffort.slice/}kubepods-{,burstable-,besteffort-}pod<UID>.slice
 //
 // With a cgroup root of the kubelet, as in kind, the names of systemd begin with the root's name: kubelet-kubepods.
-type layout struct {
-	// slice is the name of the uppermost slice without its suffix. Empty means cgroupfs.
-	slice string
-}
+type layout string
 
 const sliceSuffix = ".slice"
 
 // layoutOf returns the layout below a directory, and whether the directory is the uppermost of the pods.
 func layoutOf(directory string) (layout, bool) {
 	if directory == "kubepods" {
-		return layout{}, true
+		return "", true
 	}
 	slice, isSlice := strings.CutSuffix(directory, sliceSuffix)
-	return layout{slice}, isSlice && (slice == "kubepods" || strings.HasSuffix(slice, "-kubepods"))
+	return layout(slice), isSlice && (slice == "kubepods" || strings.HasSuffix(slice, "-kubepods"))
 }
 
 // classes returns the directories of the classes of service. Pods of the class Guaranteed are directly below kubepods.
 func (l layout) classes() []string {
-	if l.slice == "" {
+	if l == "" {
 		return []string{"burstable", "besteffort"}
 	}
-	return []string{l.slice + "-burstable" + sliceSuffix, l.slice + "-besteffort" + sliceSuffix}
+	return []string{string(l) + "-burstable" + sliceSuffix, string(l) + "-besteffort" + sliceSuffix}
 }
 
 // isPod reports whether a directory of a class is a pod. The class Guaranteed is empty.
 func (l layout) isPod(class, name string) bool {
-	if l.slice == "" {
+	if l == "" {
 		uid, ok := strings.CutPrefix(name, "pod")
 		return ok && isUID(uid, "-_.")
 	}
-	parent := l.slice
-	if class != "" {
-		parent = strings.TrimSuffix(class, sliceSuffix)
-	}
+	parent := cmp.Or(strings.TrimSuffix(class, sliceSuffix), string(l))
 	name, isSlice := strings.CutSuffix(name, sliceSuffix)
 	uid, ok := strings.CutPrefix(name, parent+"-pod")
 	return ok && isSlice && isUID(uid, "_.") // a hyphen would be one more level of slices

@@ -8,37 +8,38 @@ import (
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 )
 
 // hold freezes all pods, kills the ones that the Config names, and reports the result once it is final. It returns the
 // delay until the next step.
-func (h *Holder) hold(s *snapshot, v verdict) time.Duration {
+func (h *Holder) hold(in *inputs, v verdict) time.Duration {
 	if why := h.ready(); why != "" {
-		h.reportUnavailable(s, why)
+		h.reportUnavailable(in, why)
 		return 0
 	}
 	h.released, h.unavailable = false, ""
 	if h.active == nil {
-		h.active, h.nextPass = newActiveHold(s.since), time.Time{}
+		h.active = newActiveHold(in.since)
 		clear(h.logged)
 	}
 	now := h.o.Now()
-	if s.passed != nil || !now.Before(h.nextPass) {
-		h.nextPass = now.Add(s.interval)
+	if in.passed != nil || !now.Before(h.nextPass) {
+		h.nextPass = now.Add(passInterval)
 		if h.freezeAll(now) {
 			h.nextPass = now // a pod may have started during the pass
 		}
 	}
-	s.unblockMatched()
+	in.unblockMatched()
 	if v == freezeAndKill {
-		h.killAll(s)
+		h.killAll(in)
 	}
 	h.measure()
 	if now = h.o.Now(); h.active.pending(now) {
 		return measureInterval
 	}
-	h.settle(s)
+	h.finish(in)
 	return max(h.nextPass.Sub(now), measureInterval)
 }
 
@@ -53,7 +54,7 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 		h.failed(metrics.HoldListing, err)
 		return false
 	}
-	first, failed := len(h.active.pods) == 0, 0
+	first, failed := len(h.active.pods) == 0, int32(0)
 	held := make(map[string]*heldPod, len(pods))
 	for _, pod := range pods {
 		s, ok, err := h.freezePod(pod)
@@ -119,8 +120,8 @@ func (h *Holder) measure() {
 	}
 }
 
-// settle logs the freeze when it is complete, and reports the hold once the request is on the Node.
-func (h *Holder) settle(s *snapshot) {
+// finish logs the freeze when no pod can become frozen any more, and reports the hold once the request is on the Node.
+func (h *Holder) finish(in *inputs) {
 	r := h.active.report()
 	if !h.active.frozen {
 		h.active.frozen = true
@@ -128,23 +129,23 @@ func (h *Holder) settle(s *snapshot) {
 		h.countLate(metrics.HoldFreezing, func(p *heldPod) bool { return !p.frozen.IsZero() })
 		h.o.Log.Info("Froze pods", "pods", r.Pods, "took", r.CPU.String(), "inherited", h.active.inherited)
 	}
-	if !s.requested {
+	if !in.facts.requested {
 		return
 	}
 	if h.active.text == "" {
 		if len(h.active.pods) == 0 && h.active.err != nil {
-			r.Unavailable = clip(h.active.err.Error())
+			r.Unavailable = clip.To(h.active.err.Error(), maxReason)
 		}
 		h.active.text = r.Text()
 		h.countLate(metrics.HoldKilling, func(p *heldPod) bool { return p.killed.IsZero() })
-		if last, ok := reclaim.ParseHoldState(s.annotation); ok && last.Unavailable == "" && h.active.inherited {
-			h.active.text = s.annotation // measured by the predecessor
+		if last, ok := reclaim.ParseHoldState(in.annotation); ok && last.Unavailable == "" && h.active.inherited {
+			h.active.text = in.annotation // measured by the predecessor
 		}
 		if r.Killed > 0 {
 			h.o.Log.Info("Killed pods", "pods", r.Killed, "took", r.Memory.String())
 		}
 	}
-	h.report(s, h.active.text)
+	h.report(in, h.active.text)
 }
 
 // countLate counts the pods that were not frozen, or not empty, in time.
@@ -157,31 +158,33 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 }
 
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
-func (h *Holder) release(s *snapshot) time.Duration {
-	why := s.refused
+func (h *Holder) release(in *inputs) time.Duration {
+	h.nextPass = time.Time{}
+	if !in.facts.unblocked { // the hold continues after the attempt, with the times of its first freeze
+		h.active = nil
+	}
+	why := in.facts.refused
 	if !h.released {
 		if unready := h.ready(); unready != "" {
 			why = unready
+		} else {
+			h.released = h.releaseAll()
 		}
 	}
-	if h.tree != nil && !h.released {
-		h.released = h.releaseAll()
-	}
-	if s.hold.Asked() && why != "" {
-		h.reportUnavailable(s, why)
+	if in.facts.hold.Enabled() && why != "" {
+		h.reportUnavailable(in, why)
 	} else {
 		h.unavailable = ""
-		h.report(s, "")
+		h.report(in, "")
 	}
 	if h.tree != nil && !h.released {
-		return s.interval
+		return passInterval
 	}
 	return 0
 }
 
 // releaseAll is one pass that releases all pods with a mark. It reports whether none is left.
 func (h *Holder) releaseAll() bool {
-	h.active = nil
 	pods, err := h.tree.pods()
 	if err != nil {
 		h.failed(metrics.HoldReleasing, err)
@@ -227,7 +230,7 @@ func (h *Holder) failed(kind metrics.HoldFailure, err error) {
 	if errors.Is(err, errPodGone) {
 		return
 	}
-	h.o.Metrics.HoldFailures.Add(kind)
+	h.o.Metrics.HoldFailures.Of(kind).Add(1)
 	if h.active != nil {
 		h.active.err = err
 	}
@@ -235,13 +238,4 @@ func (h *Holder) failed(kind metrics.HoldFailure, err error) {
 		h.logged[kind] = true
 		h.o.Log.Warn("A step of the hold failed", "step", string(kind), "err", err)
 	}
-}
-
-// clip shortens a reason to what the report may have.
-func clip(text string) string {
-	const longest = 200 // quoted, it may be longer
-	if len(text) > longest {
-		return text[:longest]
-	}
-	return text
 }

@@ -185,7 +185,7 @@ func (m *history) check(rt *rapid.T, when string, wanted bool) {
 	if m.wrong != "" {
 		rt.Fatal(when, m.wrong)
 	}
-	held := wanted && m.config.Asked()
+	held := wanted && m.config.Enabled()
 	for pod, foreign := range m.foreign {
 		s := m.state(pod)
 		if s.frozen != (held || foreign) {

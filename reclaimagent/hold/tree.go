@@ -29,20 +29,13 @@ type tree interface {
 var errPodGone = errors.New("the pod does not exist")
 
 // hasLine reports whether a file of the kernel has this line.
-func hasLine(text, line string) bool {
-	for l := range strings.Lines(text) {
-		if strings.TrimSuffix(l, "\n") == line {
-			return true
-		}
-	}
-	return false
-}
+func hasLine(text, line string) bool { return strings.Contains("\n"+text, "\n"+line+"\n") }
 
 // parsePIDs parses a file cgroup.procs. The kernel lists a process of another PID namespace as 0.
 func parsePIDs(text string) []int {
 	var pids []int
-	for l := range strings.Lines(text) {
-		if pid, err := strconv.Atoi(strings.TrimSuffix(l, "\n")); err == nil && pid > 0 {
+	for l := range strings.FieldsSeq(text) {
+		if pid, err := strconv.Atoi(l); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
 	}

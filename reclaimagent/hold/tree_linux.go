@@ -14,10 +14,6 @@ import (
 // markName is the extended attribute that marks a pod. The kernel removes it with the cgroup.
 const markName = "user.5spot.hold"
 
-// beneath are the rules of every lookup below the root: it never follows a link, and never leaves the directory or the
-// file system. See openat2(2).
-const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
-
 // maxCgroups and maxNested bound the cgroups of a host and of a pod that are read. A read takes about 20 microseconds.
 const (
 	maxCgroups = 100_000
@@ -27,7 +23,7 @@ const (
 // cgroupTree is the tree of the kubelet that runs the agent.
 type cgroupTree struct {
 	// root and kubepods are open directories. The names below kubepods have this layout.
-	root, kubepods int
+	root, kubepods *os.File
 	layout         layout
 	pid            int
 	// own is the pod of the agent. ownCgroup is the path of its cgroup below root.
@@ -36,41 +32,34 @@ type cgroupTree struct {
 
 // openTree opens the tree of cgroup v2 at path. The agent must be in a pod there, because a tree without it is not the
 // tree of its kubelet.
-func openTree(path string) (tree, error) {
-	root, err := openRoot(path)
+func openTree(path string) (tree, error) { return openTreeOf(path, os.Getpid()) }
+
+func openTreeOf(path string, pid int) (tree, error) {
+	root, err := os.Open(path) //nolint:gosec // an argument of the agent
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("opening the cgroup tree: %w", err)
 	}
-	t := &cgroupTree{root: root, kubepods: -1, pid: os.Getpid()}
-	if err := t.locate(); err != nil {
+	t := &cgroupTree{root: root, pid: pid}
+	if err = checkRoot(root); err == nil {
+		err = t.locate()
+	}
+	if err != nil {
 		t.close()
 		return nil, err
 	}
 	return t, nil
 }
 
-func openRoot(path string) (int, error) {
-	root, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("opening the cgroup tree: %w", &os.PathError{Op: "open", Path: path, Err: err})
-	}
-	if err := checkRoot(root, path); err != nil {
-		_ = unix.Close(root)
-		return -1, err
-	}
-	return root, nil
-}
-
 // checkRoot returns an error if a root is not a writable tree of cgroup v2. Version 1 cannot kill frozen processes.
-func checkRoot(root int, path string) error {
+func checkRoot(root *os.File) error {
 	var fs unix.Statfs_t
-	switch err := unix.Fstatfs(root, &fs); {
+	switch err := unix.Fstatfs(int(root.Fd()), &fs); {
 	case err != nil:
-		return fmt.Errorf("reading the file system of %s: %w", path, err)
+		return fmt.Errorf("reading the file system of %s: %w", root.Name(), err)
 	case fs.Type != unix.CGROUP2_SUPER_MAGIC:
-		return fmt.Errorf("the host does not use cgroup v2: %s is another file system", path)
+		return fmt.Errorf("the host does not use cgroup v2: %s is another file system", root.Name())
 	case fs.Flags&unix.ST_RDONLY != 0:
-		return fmt.Errorf("the cgroup tree at %s is mounted read-only", path)
+		return fmt.Errorf("the cgroup tree at %s is mounted read-only", root.Name())
 	}
 	return nil
 }
@@ -85,31 +74,28 @@ func (t *cgroupTree) locate() error {
 	if !ok {
 		return fmt.Errorf("the agent runs in no pod of this cgroup tree, but in /%s", path)
 	}
-	fd, err := openBelow(t.root, kubepods, unix.O_RDONLY|unix.O_DIRECTORY)
+	opened, err := openBelow(t.root, kubepods, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("opening the cgroups of the pods: %w", err)
 	}
-	if t.kubepods >= 0 {
-		_ = unix.Close(t.kubepods)
-	}
-	t.kubepods, t.own, t.ownCgroup = fd, own, path
+	_ = t.kubepods.Close()
+	t.kubepods, t.own, t.ownCgroup = opened, own, path
 	t.layout, _ = layoutOf(pathpkg.Base(kubepods))
-	return checkWritable(fd, own)
+	return checkWritable(opened, own)
 }
 
 var errOldKernel = errors.New("the kernel is older than 5.14")
 
 // checkWritable returns an error if the kernel cannot kill a cgroup, or if the agent may not write to one: for example,
 // because of SELinux. It opens a file of the agent's own pod and writes nothing.
-func checkWritable(kubepods int, pod string) error {
-	fd, err := openBelow(kubepods, pathpkg.Join(pod, "cgroup.kill"), unix.O_WRONLY)
-	switch {
+func checkWritable(kubepods *os.File, pod string) error {
+	switch err := withBelow(kubepods, pathpkg.Join(pod, "cgroup.kill"), unix.O_WRONLY, func(*os.File) error { return nil }); {
 	case errors.Is(err, errPodGone):
 		return errOldKernel
 	case err != nil:
 		return fmt.Errorf("opening a cgroup for writing: %w", err)
 	}
-	return unix.Close(fd)
+	return nil
 }
 
 // find returns the path of the agent's cgroup. The file /proc/self/cgroup does not contain it if the agent has its own
@@ -159,7 +145,7 @@ func (t *cgroupTree) state(pod string) (s podState, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.frozen = hasLine(string(frozen), "1")
+	s.frozen = hasLine(frozen, "1")
 	err = t.withDirectory(pod, func(fd int) error {
 		_, err := unix.Fgetxattr(fd, markName, nil)
 		if errors.Is(err, unix.ENODATA) {
@@ -189,8 +175,8 @@ func (t *cgroupTree) kill(pod string) error {
 }
 
 func (t *cgroupTree) events(pod string) (frozen, populated bool, err error) {
-	raw, err := readBelow(t.kubepods, pathpkg.Join(pod, "cgroup.events"))
-	return hasLine(string(raw), "frozen 1"), hasLine(string(raw), "populated 1"), err
+	text, err := readBelow(t.kubepods, pathpkg.Join(pod, "cgroup.events"))
+	return hasLine(text, "frozen 1"), hasLine(text, "populated 1"), err
 }
 
 func (t *cgroupTree) processes(pod string) ([]int, error) {
@@ -204,17 +190,10 @@ func (t *cgroupTree) processes(pod string) ([]int, error) {
 
 // withDirectory calls f with the open directory of a pod.
 func (t *cgroupTree) withDirectory(pod string, f func(fd int) error) error {
-	fd, err := openBelow(t.kubepods, pod, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	return classify(pod, f(fd))
+	return withBelow(t.kubepods, pod, unix.O_RDONLY|unix.O_DIRECTORY, func(directory *os.File) error { return f(int(directory.Fd())) })
 }
 
 func (t *cgroupTree) close() {
-	_ = unix.Close(t.root)
-	if t.kubepods >= 0 {
-		_ = unix.Close(t.kubepods)
-	}
+	_ = t.root.Close()
+	_ = t.kubepods.Close()
 }

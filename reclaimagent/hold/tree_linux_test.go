@@ -295,11 +295,11 @@ func TestBeneath(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.Open(inside, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := os.Open(inside)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
+	defer fd.Close()
 	tree := &cgroupTree{root: fd, kubepods: fd}
 	for _, pod := range []string{"pod1", "pod2", "../" + filepath.Base(outside), outside, "/proc/self/cwd"} {
 		for _, c := range []change{setFrozen, clearFrozen} {

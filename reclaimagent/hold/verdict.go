@@ -17,13 +17,13 @@ type facts struct {
 	requested bool
 	// matched means that a process matched, and that its request is not on the Node yet.
 	matched bool
-	// unblocked means that the pods run for an attempt to deliver the request, which may need one of them.
+	// unblocked means that the agent is trying to deliver the request with the pods released: it may need one of them.
 	unblocked bool
 	// refused is why this Node must not be held, "" if it may.
 	refused string
 }
 
-// verdict is what to do about the pods.
+// verdict is the decision about the pods.
 type verdict int
 
 const (
@@ -41,7 +41,7 @@ func (f facts) decide() verdict {
 	switch {
 	case !f.loaded, f.inert && !f.observed && f.refused == "":
 		return leave
-	case !f.hold.Asked(), f.refused != "", f.unblocked:
+	case !f.hold.Enabled(), f.refused != "", f.unblocked && !f.requested:
 		return release
 	case !f.observed:
 		return leave
@@ -53,7 +53,7 @@ func (f facts) decide() verdict {
 	return release
 }
 
-// stopped returns the verdict for an agent that ends. Only a request on the Node outlives the agent.
+// stopped returns the verdict for an agent that ends. A hold outlives the agent only if the Node has a request.
 func (f facts) stopped() verdict {
 	f.matched = false
 	return f.decide()

@@ -31,6 +31,7 @@ func TestDecide(t *testing.T) {
 		"Both":          {"A match of a requested machine changes nothing.", asked(facts{requested: true, matched: true}), freezeAndKill, freezeAndKill},
 		"Refused":       {"A refusal ends the hold.", asked(facts{requested: true, matched: true, refused: "x"}), release, release},
 		"Unblocked":     {"The request may need a pod.", asked(facts{matched: true, unblocked: true}), release, release},
+		"Delivered":     {"A request on the Node needs no attempt.", asked(facts{requested: true, unblocked: true}), freezeAndKill, freezeAndKill},
 		"FreezeOnly":    {"FreezeOnly never kills.", facts{loaded: true, hold: reclaim.HoldFreezeOnly, observed: true, requested: true}, freeze, freeze},
 		"Kill":          {"Kill does not kill before the request.", facts{loaded: true, hold: reclaim.HoldKill, observed: true, matched: true}, freeze, release},
 	}

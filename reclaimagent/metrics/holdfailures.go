@@ -25,26 +25,17 @@ const (
 	HoldSearching HoldFailure = "device"
 )
 
-var holdFailures = []HoldFailure{HoldUnavailable, HoldListing, HoldFreezing, HoldReleasing, HoldKilling, HoldSearching}
+var holdFailures = [...]HoldFailure{HoldUnavailable, HoldListing, HoldFreezing, HoldReleasing, HoldKilling, HoldSearching}
 
 // HoldFailures counts failures by reason.
-type HoldFailures struct{ counts [6]atomic.Uint64 }
+type HoldFailures [len(holdFailures)]atomic.Uint64
 
-// Add counts one failure.
-func (h *HoldFailures) Add(f HoldFailure) {
-	if i := slices.Index(holdFailures, f); i >= 0 {
-		h.counts[i].Add(1)
-	}
-}
-
-// Count returns the number of failures.
-func (h *HoldFailures) Count(f HoldFailure) uint64 {
-	return h.counts[slices.Index(holdFailures, f)].Load()
-}
+// Of returns the counter of a reason.
+func (h *HoldFailures) Of(f HoldFailure) *atomic.Uint64 { return &h[slices.Index(holdFailures[:], f)] }
 
 func (h *HoldFailures) write(line func(string, ...any), name string) {
 	line("# HELP %s Failures to hold pods, by reason.\n# TYPE %s counter\n", name, name)
 	for i, f := range holdFailures {
-		line("%s{reason=%q} %d\n", name, string(f), h.counts[i].Load())
+		line("%s{reason=%q} %d\n", name, string(f), h[i].Load())
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestServe(t *testing.T) {
 	var s metrics.Set
 	s.Execs.Add(3)
-	s.HoldFailures.Add(metrics.HoldFreezing)
+	s.HoldFailures.Of(metrics.HoldFreezing).Add(1)
 	s.MatchLatency.Store(int64(60 * time.Microsecond))
 	s.SetDetector("netlink")
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -4,7 +4,6 @@ package report
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -20,7 +19,7 @@ type HoldReporter struct {
 	texts Latest[string]
 }
 
-// NewHoldReporter returns a HoldReporter.
+// NewHoldReporter returns a HoldReporter. It needs no Holder.
 func NewHoldReporter(o Options) *HoldReporter {
 	return &HoldReporter{r: New(o), texts: NewLatest[string]()}
 }
@@ -52,8 +51,6 @@ func (h *HoldReporter) Run(ctx context.Context) {
 		err := h.write(ctx, text)
 		switch failing = err != nil; {
 		case err == nil, ctx.Err() != nil:
-		case errors.Is(err, errNotRequested):
-			timer.Reset(backoff.Next())
 		case isRejected(err):
 			log.warn(err)
 			timer.Reset(retry.Jitter(stateCheckInterval))
@@ -71,9 +68,6 @@ func isRejected(err error) bool {
 	return code == http.StatusForbidden || code == http.StatusUnprocessableEntity
 }
 
-// errNotRequested means that the Node has no request, so that nothing is held for it.
-var errNotRequested = errors.New("the node carries no request")
-
 // write writes the value unless the Node has it. It writes nothing if the Node is another machine.
 func (h *HoldReporter) write(ctx context.Context, text string) error {
 	n, err := h.r.get(ctx, "")
@@ -83,12 +77,8 @@ func (h *HoldReporter) write(ctx context.Context, text string) error {
 	if err := h.r.identify(n); err != nil {
 		return err
 	}
-	s, _ := reclaim.ParseHoldState(text)
-	switch {
-	case n.Metadata.Annotations[reclaim.HoldAnnotation] == text:
+	if n.Metadata.Annotations[reclaim.HoldAnnotation] == text {
 		return nil
-	case text != "" && s.Unavailable == "" && !h.r.reading(n).Requested:
-		return errNotRequested
 	}
 	var value *string // null removes it
 	if text != "" {

@@ -61,29 +61,6 @@ func TestHoldReporter(t *testing.T) {
 			},
 			requests: []string{get, patch, get, patch},
 		},
-		"NotRequested": {
-			reason: "A hold is not reported before its request.",
-			server: newServer(machineID, map[string]any{}),
-			story: func(s *server, h *report.HoldReporter) {
-				h.Set(held)
-				time.Sleep(20 * time.Millisecond)
-				s.mu.Lock()
-				s.annotate(reclaim.RequestedAnnotation, "true")
-				s.mu.Unlock()
-				time.Sleep(time.Minute)
-			},
-			want: held, requests: []string{get, get, patch},
-		},
-		"Tainted": {
-			reason: "A hold for a person's request is reported, too.",
-			server: func() *server {
-				s := newServer(machineID, map[string]any{})
-				s.node["spec"] = map[string]any{"taints": []any{map[string]any{"key": reclaim.NodeTaint, "effect": "NoExecute"}}}
-				return s
-			}(),
-			story: func(_ *server, h *report.HoldReporter) { h.Set(held); time.Sleep(time.Minute) },
-			want:  held, requests: []string{get, patch},
-		},
 		"Unavailable": {
 			reason: "The owner reads before the emergency that there will be no hold.",
 			server: newServer(machineID, nil),

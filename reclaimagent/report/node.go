@@ -40,8 +40,8 @@ type taint struct {
 	Effect string `json:"effect"`
 }
 
-// returning is the taint of a Node whose machine is being returned to its owner.
-var returning = taint{Key: reclaim.NodeTaint, Effect: "NoExecute"}
+// reclaimTaint is the taint of a Node whose machine is being returned to its owner.
+var reclaimTaint = taint{Key: reclaim.NodeTaint, Effect: "NoExecute"}
 
 func (n *node) requested() bool { return reclaim.Requested(n.Metadata.Annotations) }
 

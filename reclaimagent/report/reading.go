@@ -8,57 +8,58 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold"
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/retry"
 )
 
 // controlPlaneLabels mark the Nodes of the control plane. Older distributions use the second.
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
-// reading returns what a hold depends on. A taint counts only for a hold: it does not end the watch for processes. The
-// Node of another machine with the same name may have one.
-func (r *Reporter) reading(n *node) hold.Node {
-	read := hold.Node{Requested: n.requested(), Hold: n.Metadata.Annotations[reclaim.HoldAnnotation]}
-	if slices.Contains(n.Spec.Taints, returning) && r.identify(n) == nil {
-		read.Requested = true
+// read reads the Node, or only its metadata, and passes it to the Holder. It returns the Node and [ErrHostIdentity] if
+// it describes another machine. Its metadata has neither taints nor a machine ID.
+func (r *Reporter) read(ctx context.Context, whole bool) (*node, error) {
+	accept := kubeapi.MetadataOnly
+	if whole {
+		accept = ""
+	}
+	started := r.o.Now()
+	n, err := r.get(ctx, accept)
+	if err != nil {
+		return nil, err
+	}
+	observed := hold.Node{
+		// A taint counts only for a hold: it does not end the watch for processes.
+		Requested: n.requested() || slices.Contains(n.Spec.Taints, reclaimTaint),
+		Report:    n.Metadata.Annotations[reclaim.HoldAnnotation],
+	}
+	if whole {
+		err = r.identify(n)
+	}
+	if err != nil {
+		observed.Foreign = err.Error()
 	}
 	for _, label := range controlPlaneLabels {
 		_, is := n.Metadata.Labels[label]
-		read.ControlPlane = read.ControlPlane || is
+		observed.ControlPlane = observed.ControlPlane || is
 	}
-	return read
-}
-
-// beforeRead returns whether to read the taints, and the function for the result of the read.
-func (r *Reporter) beforeRead() (taints bool, observe func(hold.Node)) {
-	if r.o.BeforeRead == nil {
-		return false, func(hold.Node) {}
-	}
-	return r.o.BeforeRead()
+	r.o.Holder.Observe(observed, started)
+	return n, err
 }
 
 // AwaitRequested waits until the Node has a request that this agent did not write. It ignores the request of another
-// machine, whose Node has the same name. It reads the whole Node, because its metadata has no taints. It returns nil or
-// the error of ctx.
+// machine, whose Node has the same name. It returns nil or the error of ctx.
 func (r *Reporter) AwaitRequested(ctx context.Context) error {
 	log := r.newFailureLog("Checking whether the machine was requested")
 	for {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
-		_, observe := r.beforeRead()
-		n, err := r.get(ctx, "")
-		if err == nil && n.requested() {
-			err = r.identify(n)
-		}
+		n, err := r.read(ctx, true)
 		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			log.warn(err)
-			continue
-		}
-		if observe(r.reading(n)); n.requested() {
+		case err == nil && n.requested():
 			return nil
+		case err != nil && ctx.Err() == nil:
+			log.warn(err)
 		}
 	}
 }

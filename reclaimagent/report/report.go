@@ -44,7 +44,18 @@ type Client interface {
 	Multiplexed() bool
 }
 
-// Options are the dependencies of a Reporter. Client, Node, Log and Now are required.
+// Holder holds the pods of the machine.
+type Holder interface {
+	// Enabled reports whether the Config has a hold. Then the reads include the taints.
+	Enabled() bool
+	// Observe receives each read of the Node, with the instant at which it started.
+	Observe(n hold.Node, started time.Time)
+	// Unblock is called with true before some attempts of Deliver, and with false after them: an attempt may need a pod
+	// that is frozen.
+	Unblock(on bool)
+}
+
+// Options are the dependencies of a Reporter. All but MachineID are required.
 type Options struct {
 	Client Client
 	// Node is the name of this machine's Node.
@@ -53,16 +64,10 @@ type Options struct {
 	MachineID string
 	Log       *slog.Logger
 	Now       func() time.Time
-	// BeforeRead, if set, is called before each read of Requested, AwaitCleared and AwaitRequested, and observe with what
-	// was read. taints means that AwaitCleared reads the whole Node, because its metadata has no taints. Requested does not
-	// pass on a Node that is another machine.
-	BeforeRead func() (taints bool, observe func(hold.Node))
-	// Unblock, if set, is called with true before some attempts of Deliver, and with false after them: an attempt may need
-	// a pod that is frozen.
-	Unblock func(on bool)
+	Holder    Holder
 }
 
-// Reporter writes to one Node. It is not safe for concurrent use.
+// Reporter reads and writes one Node. Only one goroutine at a time may call Report or Deliver.
 type Reporter struct {
 	o Options
 	// mergeOnly means that the server rejected a JSON Patch.
@@ -75,16 +80,8 @@ func New(o Options) *Reporter { return &Reporter{o: o} }
 // Requested reports whether the Node has a request. It returns [ErrHostIdentity] if the Node describes another machine,
 // because a report would fail with it as well. The result is valid also with that error.
 func (r *Reporter) Requested(ctx context.Context) (bool, error) {
-	_, observe := r.beforeRead()
-	n, err := r.get(ctx, "")
-	if err != nil {
-		return false, err
-	}
-	if err := r.identify(n); err != nil {
-		return n.requested(), err
-	}
-	observe(r.reading(n))
-	return n.requested(), nil
+	n, err := r.read(ctx, true)
+	return n != nil && n.requested(), err
 }
 
 // Deliver retries Report until the API server accepts it, also if the program ends meanwhile: its owner needed the
@@ -93,13 +90,13 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 	log := r.newFailureLog("Reporting to Node")
 	var unblocked time.Time
 	for backoff, attempt := (retry.Backoff{First: firstRetry, Last: lastRetry}), 0; ; attempt++ {
-		unblock := attempt > 0 && r.o.Unblock != nil && r.o.Now().Sub(unblocked) >= unblockInterval
+		unblock := attempt > 0 && r.o.Now().Sub(unblocked) >= unblockInterval
 		if unblock {
-			r.o.Unblock(true)
+			r.o.Holder.Unblock(true)
 		}
 		err := r.Report(ctx, reason, at)
 		if unblock {
-			r.o.Unblock(false)
+			r.o.Holder.Unblock(false)
 			unblocked = r.o.Now()
 		}
 		if err == nil || errors.Is(err, ErrHostIdentity) {
@@ -122,17 +119,9 @@ func (r *Reporter) AwaitCleared(ctx context.Context) error {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
-		taints, observe := r.beforeRead()
-		accept := kubeapi.MetadataOnly
-		if taints {
-			accept = ""
-		}
-		n, err := r.get(ctx, accept)
-		if err == nil {
-			observe(r.reading(n))
-		}
+		n, err := r.read(ctx, r.o.Holder.Enabled())
 		switch {
-		case kubeapi.Code(err) == http.StatusNotFound, err == nil && !n.requested():
+		case kubeapi.Code(err) == http.StatusNotFound, n != nil && !n.requested():
 			return nil
 		case err != nil && ctx.Err() == nil:
 			log.warn(err)

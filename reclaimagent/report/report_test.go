@@ -323,7 +323,7 @@ func TestWhatIsRead(t *testing.T) {
 			s := &scripted{answers: []func(any) error{node("true"), node("")}}
 			err := report.New(report.Options{
 				Client: s, Node: "ws", Log: slog.New(slog.DiscardHandler), Now: time.Now,
-				BeforeRead: func() (bool, func(hold.Node)) { return taints, func(hold.Node) {} },
+				Holder: &observer{enabled: taints},
 			}).AwaitCleared(t.Context())
 			if err != nil || len(s.requests) != 2 || s.requests[0].Accept != want || s.requests[1].Accept != want {
 				t.Errorf("taints %t: AwaitCleared() = %v after %+v", taints, err, s.requests)
@@ -361,7 +361,7 @@ func TestAwaitCleared(t *testing.T) {
 	}
 }
 
-// TestReadings checks what the reporter passes on, and that it calls BeforeRead before each read.
+// TestReadings checks what the reporter passes on.
 func TestReadings(t *testing.T) {
 	held := func(into any) error {
 		return json.Unmarshal([]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""},"annotations":{
@@ -370,6 +370,9 @@ func TestReadings(t *testing.T) {
 	named := func(into any) error {
 		return json.Unmarshal([]byte(`{"metadata":{"annotations":{"5spot.finos.org/reclaim-requested":"true"}},
 			"status":{"nodeInfo":{"machineID":"`+machineID+`"}}}`), into)
+	}
+	foreign := func(id string) string {
+		return fmt.Sprintf("node is not this machine: Node ws has machine id %q, this machine has %q", id, machineID)
 	}
 	cases := map[string]struct {
 		reason  string
@@ -381,18 +384,18 @@ func TestReadings(t *testing.T) {
 			"The first read counts.",
 			[]func(any) error{held},
 			func(r *report.Reporter, ctx context.Context) error { _, err := r.Requested(ctx); return err },
-			[]hold.Node{{Requested: true, ControlPlane: true, Hold: "x"}},
+			[]hold.Node{{Requested: true, ControlPlane: true, Report: "x"}},
 		},
 		"AnotherMachine": {
 			"Another machine is not held.",
-			[]func(any) error{node("true")},
+			[]func(any) error{tainted("f")},
 			func(r *report.Reporter, ctx context.Context) error {
 				if _, err := r.Requested(ctx); !errors.Is(err, report.ErrHostIdentity) {
 					return fmt.Errorf("Requested() = %w", err)
 				}
 				return nil
 			},
-			nil,
+			[]hold.Node{{Requested: true, Foreign: foreign("f")}},
 		},
 		"AwaitCleared": {
 			"A Node that is gone was not cleared, and a server that is away has said nothing.",
@@ -410,13 +413,13 @@ func TestReadings(t *testing.T) {
 			"The end of a request is passed on here, too: the Node may have been gone.",
 			[]func(any) error{node(""), status(404), status(503), held},
 			(*report.Reporter).AwaitRequested,
-			[]hold.Node{{}, {Requested: true, ControlPlane: true, Hold: "x"}},
+			[]hold.Node{{}, {Requested: true, ControlPlane: true, Report: "x"}},
 		},
 		"AnotherMachineRequested": {
 			"The request of another machine with the same name is not this machine's.",
 			[]func(any) error{node("true"), named},
 			(*report.Reporter).AwaitRequested,
-			[]hold.Node{{Requested: true}},
+			[]hold.Node{{Requested: true, Foreign: foreign("")}, {Requested: true}},
 		},
 		"Tainted": {
 			"A taint of the controller counts for the hold. It is no request of the Node.",
@@ -439,7 +442,7 @@ func TestReadings(t *testing.T) {
 			"The Node of another machine with the same name is being returned.",
 			[]func(any) error{tainted("f"), named},
 			(*report.Reporter).AwaitRequested,
-			[]hold.Node{{}, {Requested: true}},
+			[]hold.Node{{Requested: true, Foreign: foreign("f")}, {Requested: true}},
 		},
 		"ClearedTainted": {
 			"The taint stays after the request.",
@@ -451,30 +454,40 @@ func TestReadings(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var got []hold.Node
-				before := 0
+				seen := &observer{enabled: true}
 				id := ""
 				if strings.Contains(name, "AnotherMachine") || strings.Contains(name, "Tainted") {
 					id = machineID
 				}
 				r := report.New(report.Options{
 					Client: &scripted{answers: tc.answers}, Node: "ws", MachineID: id, Log: slog.New(slog.DiscardHandler), Now: time.Now,
-					BeforeRead: func() (bool, func(hold.Node)) {
-						before++
-						return true, func(n hold.Node) { got = append(got, n) }
-					},
+					Holder: seen,
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				if err := tc.read(r, ctx); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" || before != len(tc.answers) {
-					t.Errorf("%s\n%d reads, want %d; -want, +got:\n%s", tc.reason, before, len(tc.answers), diff)
+				if diff := cmp.Diff(tc.want, seen.nodes); diff != "" {
+					t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
 				}
 			})
 		})
 	}
+}
+
+// TestReadsHaveTheirStart checks that a match during a slow read is later than that read.
+func TestReadsHaveTheirStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen, start := &observer{}, time.Now()
+		slow := func(any) error { time.Sleep(time.Second); return nil }
+		r := report.New(report.Options{
+			Client: &scripted{answers: []func(any) error{slow}}, Node: "ws", Log: slog.New(slog.DiscardHandler), Now: time.Now, Holder: seen,
+		})
+		if _, err := r.Requested(t.Context()); err != nil || !seen.started.Equal(start) {
+			t.Errorf("the read started at %v, want %v; %v", seen.started, start, err)
+		}
+	})
 }
 
 func TestRetriesAreQuickThenKind(t *testing.T) {
@@ -505,12 +518,12 @@ func TestPodsRunForSomeAttempts(t *testing.T) {
 		var calls []bool
 		r := report.New(report.Options{
 			Client: s, Node: "ws", Log: slog.New(slog.DiscardHandler), Now: time.Now,
-			Unblock: func(on bool) {
+			Holder: &observer{unblocked: func(on bool) {
 				if on && len(s.requests) == 0 {
 					t.Error("the pods run for the first attempt")
 				}
 				calls = append(calls, on)
-			},
+			}},
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()

@@ -18,6 +18,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
+	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
 )
@@ -151,12 +152,31 @@ func reporter(t *testing.T, h http.Handler, id string) *report.Reporter {
 		t.Fatal(err)
 	}
 	return report.New(report.Options{
-		Client: client, Node: "ws", MachineID: id, Now: time.Now,
+		Client: client, Node: "ws", MachineID: id, Now: time.Now, Holder: &observer{},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 }
 
 func fake(t *testing.T, c report.Client) *report.Reporter {
 	t.Helper()
-	return report.New(report.Options{Client: c, Node: "ws", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	return report.New(report.Options{Client: c, Node: "ws", Now: time.Now, Log: slog.New(slog.DiscardHandler), Holder: &observer{}})
+}
+
+// observer is a Holder that records what is passed on.
+type observer struct {
+	enabled   bool
+	nodes     []hold.Node
+	started   time.Time
+	unblocked func(on bool)
+}
+
+func (o *observer) Enabled() bool { return o.enabled }
+func (o *observer) Observe(n hold.Node, started time.Time) {
+	o.nodes, o.started = append(o.nodes, n), started
+}
+
+func (o *observer) Unblock(on bool) {
+	if o.unblocked != nil {
+		o.unblocked(on)
+	}
 }

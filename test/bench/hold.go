@@ -150,7 +150,7 @@ func (h *holdBench) meet(ctx context.Context, s situation) (share float64, froze
 		server.CloseClientConnections()
 	}
 	share, err = h.work(ctx)
-	if err != nil || !s.hold.Asked() {
+	if err != nil || !s.hold.Enabled() {
 		return share, 0, err
 	}
 	held, err := a.await("Froze pods", patienceReady)

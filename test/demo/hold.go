@@ -39,7 +39,7 @@ func (s *story) chooseHold(context.Context) error {
 
 // burn runs a pod that uses CPU, if pods can be held.
 func (s *story) burn(ctx context.Context) error {
-	if !s.hold.Asked() {
+	if !s.hold.Enabled() {
 		return nil
 	}
 	if err := s.await(ctx, protected); err != nil {

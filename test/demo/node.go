@@ -62,7 +62,7 @@ func (s *story) chooseNode(ctx context.Context) error {
 // machineSpec is the part of a PlaneMachine that selects the kind of Node.
 func (s *story) machineSpec() (string, error) {
 	if s.node == realNode {
-		if s.hold.Asked() {
+		if s.hold.Enabled() {
 			// Providers need seconds to minutes to remove a machine. Without the delay, it could be gone before the agent has
 			// reported how fast it was.
 			return "backend: Real\n      cgroups: V2\n      faults: {deletionSeconds: 3}", nil

@@ -175,7 +175,7 @@ func (s *story) watchOver(ctx context.Context) (err error) {
 func (s *story) returns(ctx context.Context) error {
 	go s.readAgent(ctx)
 	events := []milestone{annotated, remembered, emergency, deleting, nodeGone, machineGone}
-	if s.hold.Asked() {
+	if s.hold.Enabled() {
 		go s.watchPod(ctx)
 		events = append(events, podStopped, podIdle)
 	}
@@ -195,7 +195,7 @@ func (s *story) returns(ctx context.Context) error {
 	}
 	free := s.last.Sub(at)
 	s.executed(time.Time{})
-	if !s.hold.Asked() {
+	if !s.hold.Enabled() {
 		return nil
 	}
 	return s.sum(ctx, free)

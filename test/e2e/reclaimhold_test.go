@@ -4,10 +4,8 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -96,8 +94,8 @@ func (l *lab) wantAgentPod(why string, want func(mounts bool) bool) {
 		writable := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 			return m.MountPath == "/host/cgroup" && !m.ReadOnly
 		})
-		if writable != slices.Contains(c.Args, "--cgroup-root=/host/cgroup") || !want(writable) {
-			return errors.New(why + ": " + strings.Join(c.Args, " "))
+		if writable != slices.Contains(c.Env, corev1.EnvVar{Name: "CGROUP_ROOT", Value: "/host/cgroup"}) || !want(writable) {
+			return fmt.Errorf("%s: %v", why, c.Env)
 		}
 		return nil
 	})

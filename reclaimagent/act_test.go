@@ -23,8 +23,8 @@ func withHold(h reclaim.Hold) reclaim.Config {
 	return c
 }
 
-// TestHoldActions checks the order of the actions on a match: freeze, request, kill.
-func TestHoldActions(t *testing.T) {
+// TestActWithHold checks the order on a match: freeze, request, kill.
+func TestActWithHold(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		w      *workstation
@@ -79,12 +79,6 @@ func TestHoldActions(t *testing.T) {
 			},
 			want:    []string{"matched 00:00:00", "refused"},
 			watched: 1,
-		},
-		"RefusedAtTheStart": {
-			reason: "A Node that is another machine is never held.",
-			w:      &workstation{reading: []error{report.ErrHostIdentity}},
-			story:  func(*workstation, latestConfig) { time.Sleep(time.Second) },
-			want:   []string{"refused"},
 		},
 		"Person": {
 			reason: "After a request of a person the agent waits until it is cleared.",
