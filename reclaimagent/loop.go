@@ -48,6 +48,19 @@ type holder interface {
 	Refuse(reason string)
 }
 
+// An action is what the agent does about a match that it saw at an instant. Its error ends the agent, so an action that
+// the owner's request does not depend on logs its error and returns nil.
+type action func(ctx context.Context, m detect.Match, at time.Time) error
+
+// actions are the actions on a match, in order. The first error ends them. The request must not wait for an action that
+// may block.
+func (l *loop) actions() []action {
+	if !l.config.Hold.Enabled() {
+		return []action{l.report}
+	}
+	return []action{l.hold, l.report, l.confirmHold}
+}
+
 // loop is the main loop of the agent. While the Node has a request, it waits until that is cleared. Without patterns it
 // waits for a Config. Otherwise, it watches processes and acts on the first match.
 type loop struct {
@@ -187,25 +200,32 @@ func (l *loop) requestedByPerson(ctx context.Context) <-chan struct{} {
 	return requested
 }
 
-// act holds the pods if the Config has a hold, and requests the machine. The hold delays the request only for a bounded
-// time, and kills pods only after it. The log does not contain the arguments of the process, which may hold secrets.
+// act carries out all actions. The log does not contain the arguments of the process, which may hold secrets.
 func (l *loop) act(ctx context.Context, m detect.Match) error {
-	at, holds := l.now(), l.config.Hold.Enabled()
+	at := l.now()
 	l.log.Info("Process matches", "pid", m.PID, "pattern", m.Pattern, "source", string(m.Source),
 		"detector", string(m.Detector), "latency", m.Latency.String())
-	if holds {
-		l.holder.Matched(ctx, at)
-	}
-	if err := l.report(ctx, m, at); err != nil {
-		return err
-	}
-	if holds {
-		l.holder.Requested()
+	for _, do := range l.actions() {
+		if err := do(ctx, m, at); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// report writes the request to the Node.
+// hold is the action that freezes the pods. It delays the request only for a bounded time.
+func (l *loop) hold(ctx context.Context, _ detect.Match, at time.Time) error {
+	l.holder.Matched(ctx, at)
+	return nil
+}
+
+// confirmHold is the action that lets the hold continue until the request is cleared, and kill pods.
+func (l *loop) confirmHold(context.Context, detect.Match, time.Time) error {
+	l.holder.Requested()
+	return nil
+}
+
+// report is the action that writes the request to the Node.
 func (l *loop) report(ctx context.Context, m detect.Match, at time.Time) error {
 	err := l.reporter.Deliver(ctx, reclaim.Reason(m.Pattern), at)
 	switch {

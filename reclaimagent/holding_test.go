@@ -23,8 +23,8 @@ func withHold(h reclaim.Hold) reclaim.Config {
 	return c
 }
 
-// TestActWithHold checks the order on a match: freeze, request, kill.
-func TestActWithHold(t *testing.T) {
+// TestHoldActions checks the order of the actions on a match: freeze, request, kill.
+func TestHoldActions(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		w      *workstation
