@@ -67,9 +67,9 @@ test: ## Run the tests that every commit must pass: at least one for each featur
 
 .PHONY: test-all
 test-all: $(GOTESTSUM) ## Run every test to its full length: by hand, and at night.
-	# What make test has not shown comes first. The disasters wait half of the time. The other steps run one after the
-	# other: the long system tests compare times, and use all of two cores.
-	$(MAKE) -j2 test-disaster test-judge
+	# What make test has not shown comes first. The disasters and the orders of evictions wait half of the time. The
+	# other steps run one after the other: the long system tests compare times, and use all of two cores.
+	$(MAKE) -j3 test-disaster test-judge test-orders
 	[ "$$(id -u)" != 0 ] || $(MAKE) test-e2e-kind-offline
 	cd test/kind && $(GO_TEST) -count=1 ./...
 	cd hack/kind && $(GO_TEST) -count=1 ./...
@@ -108,10 +108,13 @@ test-system: build plane-binaries plane-node-deps plane-haproxy $(KUSTOMIZE) $(G
 	cd test && $(GO_TEST_PLAIN) $(SHORT) -count=1 -timeout 45m -p $(PACKAGES) ./e2e $$(go list ./... | grep -vE '/($(LONG)|e2e)$$')
 
 .PHONY: test-judge
-test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm; and evictions in every order.
+test-judge: plane-binaries ## Test the judge, and the safety rails: cut, and in every storm.
 	cd test && go test -count=1 -timeout 30m ./judge/... ./cuts
 	cd test && go test -count=1 -timeout 60m ./storm -args -machines $(MACHINES)
-	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} go test -count=1 -timeout 60m ./exp/eviction -run TestAnyOrder -args -orders $(MACHINES)
+
+.PHONY: test-orders
+test-orders: plane-kube ## Run evictions, drains and failures in a thousand random orders.
+	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$(PLANE_BIN)} go test -count=1 -timeout 60m ./exp/eviction -run TestAnyOrder -args -orders 1000
 
 .PHONY: test-disaster
 test-disaster: MACHINES = 100

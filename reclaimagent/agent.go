@@ -30,6 +30,9 @@ import (
 // oneshotTimeout is the timeout of the report of --oneshot.
 const oneshotTimeout = 30 * time.Second
 
+// lastReadTimeout bounds the read of the Node by an agent that ends, and holds pods.
+const lastReadTimeout = 2 * time.Second
+
 // ErrNothing means that --oneshot or check found no match.
 var ErrNothing = errors.New("nothing to report")
 
@@ -90,11 +93,13 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 	stateReporter := report.NewStateReporter(reporting, counts.StateReported.Store)
 	counts.OnDetector = stateReporter.SetDetector
 	holdReporter := report.NewHoldReporter(reporting)
+	var reporter *report.Reporter
 	holder := hold.New(hold.Options{
 		CgroupRoot: o.CgroupRoot, ProcRoot: o.ProcRoot, Log: w.Log, Now: w.Now, Metrics: counts, Report: holdReporter.Set,
+		LastRead: func() { reporter.Refresh(lastReadTimeout) },
 	})
 	reporting.Holder = holder
-	reporter := report.New(reporting)
+	reporter = report.New(reporting)
 	configs := report.NewLatest[reclaim.Config]()
 	source := configmap.New(client, o.NodeName, w.Log, func(c reclaim.Config) {
 		holder.Configure(c) // before a match of this Config

@@ -94,6 +94,28 @@ func TestHeldHost(t *testing.T) {
 	h.end(syscall.SIGTERM)
 }
 
+// TestAgentRemovedWithTheRequest has an agent that ends within seconds after its request was cleared: the manager removes
+// the agent from a Node as soon as the request is gone, if the ScheduledMachine needs no agent any more. No other agent
+// follows, so this one must release the pods.
+func TestAgentRemovedWithTheRequest(t *testing.T) {
+	for name, how := range map[string]func(h *heldHost, on bool){
+		"Request": func(h *heldHost, on bool) { h.requested.Store(on) },
+		"Taint":   func(h *heldHost, on bool) { h.tainted.Store(on) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHeldHost(t)
+			how(h, true)
+			h.start()
+			h.wait("the pod is frozen", func() bool { return h.logged("Froze pods") && h.frozen() })
+			how(h, false)
+			h.end(syscall.SIGTERM)
+			if h.frozen() {
+				t.Error("the pod is frozen after the request was cleared and the agent has ended")
+			}
+		})
+	}
+}
+
 // runAgent is the agent process.
 func runAgent(t *testing.T, kubeconfig string) {
 	t.Helper()

@@ -71,22 +71,31 @@ func writeBelow(directory *os.File, path, text string) error {
 	})
 }
 
-// directories returns the names of the directories in a directory.
-func directories(directory *os.File, path string) (names []string, err error) {
+// directories returns the names of the directories in a directory, of at most that many, or all if most is -1.
+func directories(directory *os.File, path string, most int) (names []string, err error) {
 	err = withBelow(directory, path, unix.O_RDONLY|unix.O_DIRECTORY, func(f *os.File) error {
-		entries, err := f.ReadDir(-1)
-		for _, e := range entries {
-			if e.IsDir() {
-				names = append(names, e.Name())
+		for most < 0 || len(names) < most {
+			entries, err := f.ReadDir(64)
+			for _, e := range entries {
+				if e.IsDir() {
+					names = append(names, e.Name())
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	})
 	return names, err
 }
 
 // walk visits a directory and all directories below it, upper ones first, until visit returns false. It ignores
-// directories that disappear or that lie deeper than maxDepth. It returns errTooMany after a number of directories.
+// directories that disappear, that it may not list, below which something is mounted, or that lie deeper than maxDepth.
+// It returns errTooMany after a number of directories.
 func walk(directory *os.File, path string, most int, visit func(path string) bool) error {
 	type level struct {
 		path  string
@@ -102,8 +111,9 @@ func walk(directory *os.File, path string, most int, visit func(path string) boo
 		if !visit(next.path) {
 			return nil
 		}
-		names, err := directories(directory, next.path)
-		if err != nil && !errors.Is(err, errPodGone) {
+		// One more than may be visited shows that there are too many, and bounds the memory.
+		names, err := directories(directory, next.path, max(1, most-visited-len(queue)))
+		if err != nil && !errors.Is(err, errPodGone) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EXDEV) {
 			return fmt.Errorf("listing cgroups: %w", err)
 		}
 		if next.depth == maxDepth {

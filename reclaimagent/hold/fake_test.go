@@ -164,7 +164,7 @@ func newAgentProcess(open func() (tree, error)) *agentProcess {
 	a := &agentProcess{now: time.Unix(1000, 0), counts: &metrics.Set{}}
 	a.Holder = New(Options{
 		Log: slog.New(slog.DiscardHandler), Metrics: a.counts, Now: func() time.Time { return a.now },
-		Report: func(text string) { a.reports = append(a.reports, text) },
+		Report: func(text string) { a.reports = append(a.reports, text) }, LastRead: func() {},
 	})
 	a.open = open
 	a.search = func(_ string, pods []deviceSearch, found func(deviceSearch)) {

@@ -24,6 +24,9 @@ const (
 	measureInterval = 2 * time.Millisecond
 	// passInterval is the interval between passes while a hold stands: a pod that starts later runs for as long.
 	passInterval = 250 * time.Millisecond
+	// openInterval is the interval between attempts to open the tree for a release: an earlier agent process may have left
+	// frozen pods.
+	openInterval = time.Minute
 	// stopPasses is the maximum number of passes of an agent that ends.
 	stopPasses = 3
 	// maxReason bounds a reason in the report, in bytes. In quotation marks it may be longer.
@@ -47,6 +50,8 @@ type Options struct {
 	Metrics  *metrics.Set
 	// Report sets the value of [reclaim.HoldAnnotation]. Empty removes it. It must not block.
 	Report func(text string)
+	// LastRead reads the Node, and calls Observe. The end of a hold waits for it.
+	LastRead func()
 }
 
 // Node is what the agent has read of its Node.
@@ -120,6 +125,7 @@ func (h *Holder) Configure(c reclaim.Config) {
 		switch {
 		case !f.inert:
 			f.hold = c.Hold
+			f.requested = f.requested && c.Hold.Enabled() // Without a hold the agent does not read the Node any more.
 		case !f.requested && !f.matched:
 			f.hold = reclaim.HoldNone
 		}
@@ -181,6 +187,9 @@ func (h *Holder) Requested() {
 // Unblock releases the pods for an attempt to deliver the request, and holds them again after it.
 func (h *Holder) Unblock(on bool) { h.update(func() { h.facts.unblocked = on }) }
 
+// UnblockRead is Unblock for an attempt to read the Node.
+func (h *Holder) UnblockRead(on bool) { h.update(func() { h.facts.unread = on }) }
+
 // Refuse ends the hold, because the Node is another machine. A later read of the Node may show that it is this one.
 func (h *Holder) Refuse(reason string) {
 	h.update(func() { h.facts.matched, h.facts.refused = false, reason })
@@ -215,11 +224,15 @@ func (h *Holder) Run(ctx context.Context) {
 	}
 }
 
-// stop releases the pods unless the Node has a request. The next agent process continues or ends that hold.
+// stop releases the pods unless the Node has a request. It reads the Node once more: the manager may have cleared the
+// request, and removed the agent for good. If the Node is gone, the hold stays until the provider resets the host.
 func (h *Holder) stop() {
+	if h.active != nil {
+		h.o.LastRead()
+	}
 	in := h.take()
 	for range stopPasses {
-		if in.facts.stopped() == release && h.release(in) == 0 {
+		if in.facts.stopped() != release || h.release(in) == 0 {
 			break
 		}
 	}

@@ -461,3 +461,74 @@ func TestMatchedIsBounded(t *testing.T) {
 		<-ended
 	})
 }
+
+// TestReportAfterAFailedPass has a tree that fails for one pass. The pods are held 250 ms later, so the report must not
+// say that a hold is unavailable: the manager takes the mount away from an agent that reports so.
+func TestReportAfterAFailedPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFakeHost("pod1", "pod3")
+		h.broken[""] = errors.New("the file system is read-only")
+		a := newAgentProcess(openFake(h))
+		a.synchronous = synctest.Wait
+		a.Observe(Node{})
+		a.Configure(withHold(reclaim.HoldFreezeOnly))
+		a.steps()
+		delete(h.broken, "")
+		a.steps()
+		h.broken[""] = errors.New("the file system is read-only")
+		a.match()
+		a.Requested()
+		a.steps()
+		delete(h.broken, "")
+		a.steps()
+		last := a.reports[len(a.reports)-1]
+		s, _ := reclaim.ParseHoldState(last)
+		if h.pods["pod1"].frozen && s.Unavailable != "" {
+			t.Errorf("pods are held, and the last report is %q", last)
+		}
+	})
+}
+
+// TestReleaseRetriesTheTree has an agent that cannot open its tree at the first try, after a hold of its predecessor.
+func TestReleaseRetriesTheTree(t *testing.T) {
+	h := newFakeHost("pod1")
+	h.pods["pod1"].podState = podState{marked: true, frozen: true}
+	tries := 0
+	a := newAgentProcess(func() (tree, error) {
+		if tries++; tries == 1 {
+			return nil, errors.New("cannot allocate memory")
+		}
+		return fakeTree{h}, nil
+	})
+	a.Observe(Node{})
+	a.Configure(withHold(reclaim.HoldNone))
+	// The agent does not read its Node without a hold, so nothing else wakes the Holder.
+	for range 1000 {
+		next := a.step()
+		if next == 0 {
+			break
+		}
+		a.now = a.now.Add(next)
+	}
+	if h.pods["pod1"].frozen {
+		t.Errorf("the pod of the predecessor stays frozen; %d tries to open the tree", tries)
+	}
+}
+
+// TestAnOldReadKillsNothing turns the hold off during a person's request, and on as Kill an hour later. Without a hold the
+// agent does not read its Node, so what it knows is an hour old: the request may be gone.
+func TestAnOldReadKillsNothing(t *testing.T) {
+	h := newFakeHost("pod1")
+	a := newAgentProcess(openFake(h))
+	a.Observe(Node{Requested: true})
+	a.Configure(withHold(reclaim.HoldFreezeOnly))
+	a.steps()
+	a.Configure(withHold(reclaim.HoldNone))
+	a.steps()
+	a.now = a.now.Add(time.Hour)
+	a.Configure(withHold(reclaim.HoldKill))
+	a.steps()
+	if last := h.writes[len(h.writes)-1]; last == "kill pod1" {
+		t.Errorf("a pod was killed: %v", h.writes)
+	}
+}

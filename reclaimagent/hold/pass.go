@@ -132,10 +132,11 @@ func (h *Holder) finish(in *inputs) {
 	if !in.facts.requested {
 		return
 	}
+	if h.active.text == "" && len(h.active.pods) == 0 && h.active.err != nil { // A later pass may hold pods.
+		h.report(in, reclaim.HoldState{Unavailable: clip.To(h.active.err.Error(), maxReason)}.Text())
+		return
+	}
 	if h.active.text == "" {
-		if len(h.active.pods) == 0 && h.active.err != nil {
-			r.Unavailable = clip.To(h.active.err.Error(), maxReason)
-		}
 		h.active.text = r.Text()
 		h.countLate(metrics.HoldKilling, func(p *heldPod) bool { return p.killed.IsZero() })
 		if last, ok := reclaim.ParseHoldState(in.annotation); ok && last.Unavailable == "" && h.active.inherited {
@@ -160,7 +161,7 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
 func (h *Holder) release(in *inputs) time.Duration {
 	h.nextPass = time.Time{}
-	if !in.facts.unblocked { // the hold continues after the attempt, with the times of its first freeze
+	if !in.facts.unblocked && !in.facts.unread { // the hold continues after the attempt, with the times of its first freeze
 		h.active = nil
 	}
 	why := in.facts.refused
@@ -171,16 +172,22 @@ func (h *Holder) release(in *inputs) time.Duration {
 			h.released = h.releaseAll()
 		}
 	}
-	if in.facts.hold.Enabled() && why != "" {
+	switch {
+	case in.facts.unread: // The report stays.
+	case in.facts.hold.Enabled() && why != "":
 		h.reportUnavailable(in, why)
-	} else {
+	default:
 		h.unavailable = ""
 		h.report(in, "")
 	}
-	if h.tree != nil && !h.released {
+	switch {
+	case h.released || h.open == nil:
+		return 0
+	case h.tree == nil:
+		return openInterval
+	default:
 		return passInterval
 	}
-	return 0
 }
 
 // releaseAll is one pass that releases all pods with a mark. It reports whether none is left.

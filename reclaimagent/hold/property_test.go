@@ -145,6 +145,7 @@ func (m *history) event(rt *rapid.T) {
 		m.gone = false
 		m.config = hold.Draw(rt, "hold")
 		m.agent.Configure(withHold(m.config))
+		m.agent.Observe(Node{Requested: m.requested}) // The agent reads the Node every five seconds.
 	case "add":
 		pod := fmt.Sprintf("pod%d", m.count)
 		m.count++

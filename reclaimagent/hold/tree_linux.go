@@ -124,7 +124,7 @@ func (t *cgroupTree) verify() error {
 func (t *cgroupTree) pods() ([]string, error) {
 	var pods []string
 	for _, class := range append([]string{""}, t.layout.classes()...) {
-		names, err := directories(t.kubepods, class)
+		names, err := directories(t.kubepods, class, -1)
 		if errors.Is(err, errPodGone) {
 			continue // the kubelet creates the class with its first pod
 		}

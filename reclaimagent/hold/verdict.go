@@ -19,6 +19,8 @@ type facts struct {
 	matched bool
 	// unblocked means that the agent is trying to deliver the request with the pods released: it may need one of them.
 	unblocked bool
+	// unread means that the agent is trying to read the Node, after a failure, with the pods released.
+	unread bool
 	// refused is why this Node must not be held, "" if it may.
 	refused string
 }
@@ -39,6 +41,8 @@ const (
 
 func (f facts) decide() verdict {
 	switch {
+	case f.unread && !f.matched:
+		return release
 	case !f.loaded, f.inert && !f.observed && f.refused == "":
 		return leave
 	case !f.hold.Enabled(), f.refused != "", f.unblocked && !f.requested:

@@ -123,3 +123,47 @@ func TestHoldReporter(t *testing.T) {
 		})
 	}
 }
+
+// TestPodsRunForSomeReads has an API server that is reached only through a pod which the agent has frozen: a tunnel or a
+// proxy in a DaemonSet. Deliver gets through, because the pods run for some attempts. The reads that end the hold must
+// get through as well: otherwise the pods stay frozen after the request has been cleared.
+func TestPodsRunForSomeReads(t *testing.T) {
+	cases := map[string]func(r *report.Reporter, ctx context.Context) error{
+		"AwaitCleared":   (*report.Reporter).AwaitCleared,
+		"AwaitRequested": (*report.Reporter).AwaitRequested,
+		"FirstRead": func(r *report.Reporter, ctx context.Context) error { // as the loop does it
+			for {
+				if _, err := r.Requested(ctx); err == nil || ctx.Err() != nil {
+					return err
+				}
+				time.Sleep(10 * time.Second)
+			}
+		},
+	}
+	for name, read := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				frozen := true
+				s := newServer(machineID, map[string]any{})
+				if name == "AwaitRequested" {
+					s.annotate("5spot.finos.org/reclaim-requested", "true")
+				}
+				s.before = func(*server, *http.Request) int {
+					if frozen {
+						return http.StatusBadGateway
+					}
+					return 0
+				}
+				r := report.New(report.Options{
+					Client: direct{s}, Node: "ws", MachineID: machineID, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+					Holder: &observer{enabled: true, unblocked: func(on bool) { frozen = !on }},
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if err := read(r, ctx); err != nil {
+					t.Errorf("after an hour: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -5,6 +5,7 @@ package report
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/hold"
@@ -17,13 +18,18 @@ var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node
 
 // read reads the Node, or only its metadata, and passes it to the Holder. It returns the Node and [ErrHostIdentity] if
 // it describes another machine. Its metadata has neither taints nor a machine ID.
-func (r *Reporter) read(ctx context.Context, whole bool) (*node, error) {
+func (r *Reporter) read(ctx context.Context, whole bool, attempts *attempts) (*node, error) {
 	accept := kubeapi.MetadataOnly
 	if whole {
 		accept = ""
 	}
-	started := r.o.Now()
-	n, err := r.get(ctx, accept)
+	var n *node
+	var started time.Time
+	err := attempts.do(func() (err error) {
+		started = r.o.Now()
+		n, err = r.get(ctx, accept)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -46,15 +52,28 @@ func (r *Reporter) read(ctx context.Context, whole bool) (*node, error) {
 	return n, err
 }
 
+// reads returns the attempts of the reads of one function.
+func (r *Reporter) reads() *attempts {
+	return &attempts{now: r.o.Now, unblock: func(on bool) { r.o.Holder.UnblockRead(on) }}
+}
+
+// Refresh passes the Node to the Holder, if it can be read within a timeout.
+func (r *Reporter) Refresh(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	_, _ = r.read(ctx, true, r.reads())
+}
+
 // AwaitRequested waits until the Node has a request that this agent did not write. It ignores the request of another
 // machine, whose Node has the same name. It returns nil or the error of ctx.
 func (r *Reporter) AwaitRequested(ctx context.Context) error {
 	log := r.newFailureLog("Checking whether the machine was requested")
+	attempts := r.reads()
 	for {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
-		n, err := r.read(ctx, true)
+		n, err := r.read(ctx, true, attempts)
 		switch {
 		case err == nil && n.requested():
 			return nil

@@ -53,6 +53,8 @@ type Holder interface {
 	// Unblock is called with true before some attempts of Deliver, and with false after them: an attempt may need a pod
 	// that is frozen.
 	Unblock(on bool)
+	// UnblockRead is Unblock for reads of the Node.
+	UnblockRead(on bool)
 }
 
 // Options are the dependencies of a Reporter. All but MachineID are required.
@@ -67,20 +69,26 @@ type Options struct {
 	Holder    Holder
 }
 
-// Reporter reads and writes one Node. Only one goroutine at a time may call Report or Deliver.
+// Reporter reads and writes one Node. Only one goroutine at a time may call Report or Deliver, and one Requested.
 type Reporter struct {
 	o Options
 	// mergeOnly means that the server rejected a JSON Patch.
 	mergeOnly bool
+	// first are the attempts of Requested.
+	first *attempts
 }
 
 // New returns a Reporter.
-func New(o Options) *Reporter { return &Reporter{o: o} }
+func New(o Options) *Reporter {
+	r := &Reporter{o: o}
+	r.first = r.reads()
+	return r
+}
 
 // Requested reports whether the Node has a request. It returns [ErrHostIdentity] if the Node describes another machine,
 // because a report would fail with it as well. The result is valid also with that error.
 func (r *Reporter) Requested(ctx context.Context) (bool, error) {
-	n, err := r.read(ctx, true)
+	n, err := r.read(ctx, true, r.first)
 	return n != nil && n.requested(), err
 }
 
@@ -88,17 +96,9 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 // machine. It returns nil, [ErrHostIdentity], or the error of ctx.
 func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) error {
 	log := r.newFailureLog("Reporting to Node")
-	var unblocked time.Time
-	for backoff, attempt := (retry.Backoff{First: firstRetry, Last: lastRetry}), 0; ; attempt++ {
-		unblock := attempt > 0 && r.o.Now().Sub(unblocked) >= unblockInterval
-		if unblock {
-			r.o.Holder.Unblock(true)
-		}
-		err := r.Report(ctx, reason, at)
-		if unblock {
-			r.o.Holder.Unblock(false)
-			unblocked = r.o.Now()
-		}
+	attempts := attempts{now: r.o.Now, unblock: r.o.Holder.Unblock}
+	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ; {
+		err := attempts.do(func() error { return r.Report(ctx, reason, at) })
 		if err == nil || errors.Is(err, ErrHostIdentity) {
 			return err
 		}
@@ -112,14 +112,38 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 	}
 }
 
+// attempts are the attempts of one request. After a failure, some run with the pods released, because the request may
+// need one of them: at most one in unblockInterval.
+type attempts struct {
+	now       func() time.Time
+	unblock   func(on bool)
+	failed    bool
+	unblocked time.Time
+}
+
+func (a *attempts) do(request func() error) error {
+	unblock := a.failed && a.now().Sub(a.unblocked) >= unblockInterval
+	if unblock {
+		a.unblock(true)
+	}
+	err := request()
+	if unblock {
+		a.unblock(false)
+		a.unblocked = a.now()
+	}
+	a.failed = err != nil
+	return err
+}
+
 // AwaitCleared waits until the Node has no request, or does not exist. It returns nil or the error of ctx.
 func (r *Reporter) AwaitCleared(ctx context.Context) error {
 	log := r.newFailureLog("Checking whether the request was cleared")
+	attempts := r.reads()
 	for {
 		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
 			return err
 		}
-		n, err := r.read(ctx, r.o.Holder.Enabled())
+		n, err := r.read(ctx, r.o.Holder.Enabled(), attempts)
 		switch {
 		case kubeapi.Code(err) == http.StatusNotFound, n != nil && !n.requested():
 			return nil

@@ -175,6 +175,8 @@ func (o *observer) Observe(n hold.Node, started time.Time) {
 	o.nodes, o.started = append(o.nodes, n), started
 }
 
+func (o *observer) UnblockRead(on bool) { o.Unblock(on) }
+
 func (o *observer) Unblock(on bool) {
 	if o.unblocked != nil {
 		o.unblocked(on)
