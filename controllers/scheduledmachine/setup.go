@@ -114,14 +114,9 @@ func (r *Reconciler) ofKind(ctx context.Context, crd client.Object) []ctrl.Reque
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of kind", "kind", definition.Spec.Names.Kind)
 		return nil
 	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		sm := &list.Items[i]
-		if children.MayBeOf(sm, definition.Spec.Group, definition.Spec.Names.Kind) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)})
-		}
-	}
-	return requests
+	return wake.Requests(list.Items, func(sm *v1alpha1.ScheduledMachine) bool {
+		return children.MayBeOf(sm, definition.Spec.Group, definition.Spec.Names.Kind)
+	})
 }
 
 // resync filters for the updates that the cache delivers every --sync-period. They correct timers after the wall clock

@@ -59,10 +59,17 @@ func (m Mapper) OfClusterIf(ctx context.Context, cluster client.ObjectKey, wante
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of Cluster")
 		return nil
 	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		if wanted(&list.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	return Requests(list.Items, wanted)
+}
+
+// Requests returns requests for the objects for which wanted returns true.
+func Requests[T any, P interface {
+	*T
+	client.Object
+}](objects []T, wanted func(P) bool) (requests []ctrl.Request) {
+	for i := range objects {
+		if obj := P(&objects[i]); wanted(obj) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
 		}
 	}
 	return requests
