@@ -24,7 +24,7 @@ const concurrency = 4
 
 // A Reconciler reconciles RescheduleRequests on the leader.
 type Reconciler struct {
-	*eviction.RequestReconciler
+	*eviction.Evictor
 
 	// Reader reads requests from the cache.
 	Reader client.Reader
