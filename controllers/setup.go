@@ -231,7 +231,7 @@ func (s *shared) setUpMachines() error {
 	return errors.Join(
 		(&departure.Reconciler{
 			Clock: s.Clock, APIClock: doubted, Actuate: s.write, Steps: steps, Cap: s.DepartureCap, Writes: departureWrites, Lease: s.Lease, WipeGuard: s.WipeGuard,
-			Reader: reader, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
+			Reader: reader, Live: live, ClusterIndex: wake.ClusterIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
 			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Children: s.read, Actuate: s.write, Unlimited: s.unlimited,
@@ -240,7 +240,7 @@ func (s *shared) setUpMachines() error {
 		(&reclaim.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.unlimited,
 			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
-		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(reclaimConcurrency, workers.Deadline)),
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(reclaimConcurrency, workers.Deadline)),
 		(&departure.HookReconciler{
 			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
 			Steps: steps, Woken: woken, WatchFilter: s.WatchFilter,
@@ -303,14 +303,14 @@ func (s *shared) setUpNodes() error {
 	reader := s.mgr.GetClient()
 	return errors.Join(
 		(&installation.Reconciler{
-			Clock: s.Clock, Reader: reader, ClusterIndex: scheduledmachine.ClusterNameIndex, Children: s.read,
+			Clock: s.Clock, Reader: reader, Children: s.read,
 			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, HoldManifests: holding, Guard: guard,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(installationConcurrency, workers.Deadline)),
 		(&node.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
 			Installs: len(install) > 0, Recorder: s.recorder, Lead: s.MaintenanceLead,
 			RolloutFraction: s.DepartureCap,
-		}).SetupWithManager(s.mgr, s.WatchFilter, scheduledmachine.ClusterNameIndex, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
 	)
 }
 
@@ -320,7 +320,7 @@ func (s *shared) setUpClusters() error {
 		return fmt.Errorf("serving Cluster API's hooks: %w", err)
 	}
 	err := (&topology.Reconciler{
-		Clock: s.Clock, Reader: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(), ClusterIndex: scheduledmachine.ClusterNameIndex,
+		Clock: s.Clock, Reader: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(),
 		Actuate: s.write.As(v1alpha1.TopologyFieldManager), Recorder: s.recorder,
 	}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline))
 	if err != nil || s.RuntimeExtension.Mode == extensionconfig.External {
@@ -338,7 +338,7 @@ func serveHooks(mgr ctrl.Manager, o Options) error {
 	if !ok {
 		return fmt.Errorf("the webhook server is a %T: make it with runtime-extension/server", mgr.GetWebhookServer())
 	}
-	return s.Serve(handlers.All(mgr.GetClient(), o.Clock, scheduledmachine.ClusterNameIndex)...)
+	return s.Serve(handlers.All(mgr.GetClient(), o.Clock)...)
 }
 
 // agentManifests returns the manifests of the agent; none if the manager does not install it.

@@ -96,8 +96,5 @@ func (m *ScheduledMachine) SetReclaimTimes(times []time.Time) {
 	for i, t := range times {
 		values[i] = t.UTC().Format(time.RFC3339)
 	}
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
-	}
-	m.Annotations[ReclaimTimesAnnotation] = strings.Join(values, ",")
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, ReclaimTimesAnnotation, strings.Join(values, ","))
 }

@@ -220,13 +220,7 @@ func (r *HookReconciler) list(ctx context.Context, wanted func(*clusterv1.Machin
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines")
 		return nil
 	}
-	var requests []ctrl.Request
-	for i := range machines.Items {
-		if m := &machines.Items[i]; isHooked(m) && wanted(m) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
-		}
-	}
-	return requests
+	return wake.Requests(machines.Items, func(m *clusterv1.Machine) bool { return isHooked(m) && wanted(m) })
 }
 
 // ofScheduledMachine returns requests for the Cluster of a ScheduledMachine, and for the Cluster of the Machine

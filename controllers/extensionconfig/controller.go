@@ -162,16 +162,17 @@ func (r *Reconciler) reconcile(ctx context.Context) (State, error) {
 			return Failed, fmt.Errorf("watching ExtensionConfigs: %w", err)
 		}
 	}
-	f := facts{Enabled: enabled, Existing: presenceOf(existing, r.Options)}
-	var want *runtimev1.ExtensionConfig
-	if enabled && f.Existing != foreign {
-		var state State
-		if want, state, err = r.want(ctx); err != nil {
-			return state, err
+	switch mine := ours(existing, r.Options); {
+	case enabled && existing != nil && !mine:
+		return NameConflict, errForeign
+	case enabled:
+		return r.register(ctx, existing)
+	case mine:
+		if err := r.Actuate.Delete(ctx, existing); err != nil {
+			return stateOf(err), err
 		}
-		f.Current = existing != nil && current(existing, want)
 	}
-	return r.act(ctx, decide(f), existing, want)
+	return Withdrawn, nil
 }
 
 // existing returns the ExtensionConfig, nil if there is none.
@@ -212,44 +213,31 @@ func (r *Reconciler) want(ctx context.Context) (*runtimev1.ExtensionConfig, Stat
 	return desired(r.Options, ca, owner), "", nil
 }
 
-// act carries out a step.
-func (r *Reconciler) act(ctx context.Context, next step, existing, want *runtimev1.ExtensionConfig) (State, error) {
-	switch next {
-	case noChange:
-		if want == nil {
-			return Withdrawn, nil
-		}
-		return Registered, nil
-	case refuse:
-		return NameConflict, errForeign
-	case withdraw:
-		if err := r.Actuate.Delete(ctx, existing); err != nil {
-			return stateOf(err), err
-		}
-		return Withdrawn, nil
-	case register:
-		if err := r.register(ctx, existing, want); err != nil {
-			return stateOf(err), err
-		}
-		return Registered, nil
-	default:
-		return Failed, fmt.Errorf("unknown step %q", next)
+// register applies the desired ExtensionConfig, unless existing equals it. If there was no object, an object that was
+// created meanwhile is not overwritten.
+func (r *Reconciler) register(ctx context.Context, existing *runtimev1.ExtensionConfig) (State, error) {
+	want, state, err := r.want(ctx)
+	if err != nil {
+		return state, err
 	}
-}
-
-// register applies want. If there was no object, an object that was created meanwhile is not overwritten.
-func (r *Reconciler) register(ctx context.Context, existing, want *runtimev1.ExtensionConfig) error {
+	if existing != nil && current(existing, want) {
+		return Registered, nil
+	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(want)
 	if err != nil {
-		return err
+		return Failed, err
 	}
 	u := &unstructured.Unstructured{Object: object}
 	unstructured.RemoveNestedField(u.Object, "status")
-	if existing == nil {
-		return r.Actuate.Apply(ctx, u)
+	write := r.Actuate.Apply
+	if existing != nil {
+		u.SetUID(existing.UID)
+		write = r.Actuate.Update
 	}
-	u.SetUID(existing.UID)
-	return r.Actuate.Update(ctx, u)
+	if err := write(ctx, u); err != nil {
+		return stateOf(err), err
+	}
+	return Registered, nil
 }
 
 // stateOf converts an error of the API server to a state. Cluster API's webhook rejects registrations with Forbidden,

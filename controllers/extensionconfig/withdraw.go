@@ -51,8 +51,14 @@ func (r *Reconciler) WithdrawIfFinal(ctx context.Context) error {
 	defer r.mu.Unlock()
 	r.left = true
 	existing, err := r.existing(ctx)
-	if err != nil || presenceOf(existing, r.Options) != ours {
+	if err != nil || !ours(existing, r.Options) {
 		return err
 	}
 	return actuate.IgnoreSuppressed(r.Actuate.Delete(ctx, existing))
+}
+
+// stopsForGood reports whether no new manager will start: the Deployment is missing, being deleted, or has zero
+// replicas.
+func stopsForGood(d *appsv1.Deployment) bool {
+	return d == nil || !d.DeletionTimestamp.IsZero() || d.Spec.Replicas != nil && *d.Spec.Replicas == 0
 }

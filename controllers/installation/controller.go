@@ -44,8 +44,6 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines and Clusters from the manager's cache.
 	Reader client.Reader
-	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
-	ClusterIndex string
 	// Children reads the Machines of ScheduledMachines.
 	Children children.Reader
 	// Actuate writes to workload clusters, and the status of Clusters.

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -143,16 +144,7 @@ func (f InstallFacts) withObject(live metav1.Object, cluster client.ObjectKey, d
 	claimed := &metav1.ObjectMeta{Labels: desired.GetLabels(), Annotations: desired.GetAnnotations()}
 	installed.Claim(claimed, cluster)
 	f.AsLeft = f.InstalledBefore && fingerprintOf(live) == left &&
-		has(live.GetLabels(), claimed.Labels) && has(live.GetAnnotations(), claimed.Annotations)
+		labels.SelectorFromSet(claimed.Labels).Matches(labels.Set(live.GetLabels())) &&
+		labels.SelectorFromSet(claimed.Annotations).Matches(labels.Set(live.GetAnnotations()))
 	return f
-}
-
-// has reports whether all contains all pairs of some.
-func has(all, some map[string]string) bool {
-	for key, value := range some {
-		if got, ok := all[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
 }

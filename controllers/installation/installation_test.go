@@ -139,7 +139,7 @@ func (w *world) restart() {
 	holding, err := manifests.Holding(w.manifests)
 	w.Must(err)
 	w.r = (&installation.Reconciler{
-		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), ClusterIndex: index, Children: children.Reader{Cached: c, Live: c},
+		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests, HoldManifests: holding, Guard: w.guard,
 	}).WithoutWatches()
 }

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +39,7 @@ type claim struct {
 // ConfigMap of a Node stays during a reclaim, a pause, under another manager, and while the agent reports that it holds pods.
 func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines []v1alpha1.ScheduledMachine) error {
 	list := &corev1.ConfigMapList{}
-	ours := client.MatchingLabels(installed.With(map[string]string{installed.ManagedByLabel: installed.ManagedBy}, installed.AgentLabels))
+	ours := client.MatchingLabels(labels.Merge(labels.Set{installed.ManagedByLabel: installed.ManagedBy}, labels.Set(installed.AgentLabels)))
 	if err := s.reader.List(ctx, list, client.InNamespace(reclaimapi.Namespace), ours); err != nil || len(list.Items) == 0 {
 		return wrap("listing ConfigMaps", err)
 	}

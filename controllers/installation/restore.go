@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -131,12 +132,12 @@ func preserveOthers(want, live *unstructured.Unstructured) {
 	want.SetUID(live.GetUID())
 	want.SetResourceVersion(live.GetResourceVersion())
 	want.SetFinalizers(live.GetFinalizers())
-	labels := live.GetLabels()
-	maps.DeleteFunc(labels, func(key, _ string) bool {
+	kept := live.GetLabels()
+	maps.DeleteFunc(kept, func(key, _ string) bool {
 		return slices.ContainsFunc(rightsLabels, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 	})
-	want.SetLabels(installed.With(labels, want.GetLabels()))
-	want.SetAnnotations(installed.With(live.GetAnnotations(), want.GetAnnotations()))
+	want.SetLabels(labels.Merge(kept, want.GetLabels()))
+	want.SetAnnotations(labels.Merge(live.GetAnnotations(), want.GetAnnotations()))
 	for _, field := range preservedFields[want.GetKind()] {
 		if value, ok := live.Object[field]; ok && want.Object[field] == nil {
 			want.Object[field] = value
@@ -176,11 +177,8 @@ func (r *Reconciler) reportRestored(s *scope, id repair, kind, difference string
 		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, difference)))
 }
 
-// changedFields names the fields that differed, empty if none did.
+// changedFields names the fields that differed.
 func changedFields(fields []difference.Field) string {
-	if len(fields) == 0 {
-		return ""
-	}
 	var paths []string
 	for _, f := range fields[:min(len(fields), maxDifferences)] {
 		paths = append(paths, f.Path)

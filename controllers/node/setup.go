@@ -47,14 +47,13 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}}
 }
 
-// SetupWithManager adds the controller to mgr. clusterIndex is the index of ScheduledMachines by the name of their
-// Cluster. Machines have Cluster API's index by Node name.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterIndex string, opts controller.Options) error {
+// SetupWithManager adds the controller to mgr. Machines have Cluster API's index by Node name.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	if err := metrics.Registry.Register(collector{mgr.GetClient(), mgr.Elected()}); err != nil {
 		return fmt.Errorf("registering metrics of %s: %w", name, err)
 	}
 	log := mgr.GetLogger().WithValues("controller", name)
-	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}
+	mapper := wake.Mapper{Reader: r.Reader}
 	r.watchFilter, r.retries = watchFilter, wake.Backoff()
 	opts.RateLimiter = wake.Backoff()
 	c, err := ctrl.NewControllerManagedBy(mgr).

@@ -65,7 +65,7 @@ func run(f *testenv.Fixture, sm *v1alpha1.ScheduledMachine, workload clustercach
 	c, asked := mgr.GetClient(), make(chan struct{}, 1)
 	r.Reader, r.Actuate, r.ClusterCache = c, actuate.New(c), workload
 	r.Children = children.Reader{Cached: screening{c, asked}, Live: mgr.GetAPIReader()}
-	f.Must(r.SetupWithManager(mgr, "", scheduledmachine.ClusterNameIndex, controller.Options{SkipNameValidation: new(true)}))
+	f.Must(r.SetupWithManager(mgr, "", controller.Options{SkipNameValidation: new(true)}))
 	ctx, stop := context.WithCancel(f.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() {

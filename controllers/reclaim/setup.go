@@ -24,12 +24,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
-// SetupWithManager adds the controller to mgr. clusterIndex is the index of ScheduledMachines by the name of their
-// Cluster. Machines have Cluster API's index by Node name. It uses controller-runtime's builder, because Cluster API's
-// builder reconciles an object at most once a second.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter, clusterIndex string, opts controller.Options) error {
+// SetupWithManager adds the controller to mgr. Machines have Cluster API's index by Node name. It uses
+// controller-runtime's builder, because Cluster API's builder reconciles an object at most once a second.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "reclaim")
-	mapper := mapper{wake.Mapper{Reader: r.Reader, ClusterIndex: clusterIndex}}
+	mapper := mapper{wake.Mapper{Reader: r.Reader}}
 	r.watchFilter = watchFilter
 	opts.RateLimiter = r.setBackoffs()
 	c, err := ctrl.NewControllerManagedBy(mgr).

@@ -22,11 +22,11 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	planner "github.com/finos/cluster-api-addon-provider-5spot/controllers/departure"
-	"github.com/finos/cluster-api-addon-provider-5spot/controllers/scheduledmachine"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // A crowd is a set of running machines of one Cluster, with the planner of their departures.
@@ -65,7 +65,7 @@ func (c *crowd) lead() {
 	c.Helper()
 	c.planner = &planner.Reconciler{
 		Clock: c.clock, Actuate: c.r.Actuate, Cap: 50_000, Lease: 15 * time.Second,
-		Reader: c.Indexed(c.Client, scheduledmachine.ClusterNameIndex, clusterNames), Live: c.Client, ClusterIndex: scheduledmachine.ClusterNameIndex, Recorder: events.NewFakeRecorder(100),
+		Reader: c.Indexed(c.Client, wake.ClusterIndex, clusterNames), Live: c.Client, ClusterIndex: wake.ClusterIndex, Recorder: events.NewFakeRecorder(100),
 	}
 	_, err := c.planner.Reconcile(c.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.cluster)})
 	c.Must(err)

@@ -29,14 +29,11 @@ import (
 // name is the controller's name in metrics and logs.
 const name = "scheduledmachine"
 
-// ClusterNameIndex is the cache index of ScheduledMachines by the name of their Cluster.
-const ClusterNameIndex = "spec.clusterName"
-
 // AddIndexes adds the cache indexes that this controller and others in this module use.
 func AddIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	indexer := mgr.GetFieldIndexer()
 	return errors.Join(
-		indexer.IndexField(ctx, &v1alpha1.ScheduledMachine{}, ClusterNameIndex, func(o client.Object) []string {
+		indexer.IndexField(ctx, &v1alpha1.ScheduledMachine{}, wake.ClusterIndex, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
 		}),
 		indexer.IndexField(ctx, &v1alpha1.ScheduledMachine{}, HostIndex, HostKeys),
@@ -59,7 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	r.watchFilter = watchFilter
 	r.Backoff = wake.Backoff()
 	wake.PrioritizeUrgentRequests(&opts, r.killed)
-	mapper := wake.Mapper{Reader: r.Reader, ClusterIndex: ClusterNameIndex}
+	mapper := wake.Mapper{Reader: r.Reader}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&v1alpha1.ScheduledMachine{}, builder.WithPredicates(
@@ -117,14 +114,9 @@ func (r *Reconciler) ofKind(ctx context.Context, crd client.Object) []ctrl.Reque
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of kind", "kind", definition.Spec.Names.Kind)
 		return nil
 	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		sm := &list.Items[i]
-		if children.MayBeOf(sm, definition.Spec.Group, definition.Spec.Names.Kind) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)})
-		}
-	}
-	return requests
+	return wake.Requests(list.Items, func(sm *v1alpha1.ScheduledMachine) bool {
+		return children.MayBeOf(sm, definition.Spec.Group, definition.Spec.Names.Kind)
+	})
 }
 
 // resync filters for the updates that the cache delivers every --sync-period. They correct timers after the wall clock

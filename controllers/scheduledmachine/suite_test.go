@@ -104,8 +104,8 @@ func (w *world) admit() (requested bool) {
 		requested = true
 		if w.planner == nil {
 			w.planner = &planner.Reconciler{
-				Clock: w.clock, Reader: w.Indexed(w.Client, scheduledmachine.ClusterNameIndex, clusterNames), Live: w.Client,
-				ClusterIndex: scheduledmachine.ClusterNameIndex, Recorder: w.recorder,
+				Clock: w.clock, Reader: w.Indexed(w.Client, wake.ClusterIndex, clusterNames), Live: w.Client,
+				ClusterIndex: wake.ClusterIndex, Recorder: w.recorder,
 			}
 		}
 		w.planner.Actuate = w.r.Actuate

@@ -23,6 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -37,8 +38,6 @@ type Reconciler struct {
 	Reader client.Reader
 	// Live reads from the API server.
 	Live client.Reader
-	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
-	ClusterIndex string
 	// Actuate carries out all writes, or suppresses them during a pause and a dry run.
 	Actuate *actuate.Actuator
 	// Recorder records events.
@@ -98,7 +97,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*scope,
 		return nil, nil
 	}
 	list := &v1alpha1.ScheduledMachineList{}
-	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{r.ClusterIndex: key.Name}); err != nil {
+	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{wake.ClusterIndex: key.Name}); err != nil {
 		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
 	}
 	s := &scope{cluster: cluster, owned: map[string]*v1alpha1.ScheduledMachine{}}

@@ -81,7 +81,7 @@ func item(name, hours string, more ...string) string {
 func (w *world) reconciler() *topology.Reconciler {
 	c := w.Recorded(interceptor.Funcs{List: byIndex})
 	return &topology.Reconciler{
-		Clock: clocktesting.NewFakePassiveClock(noon), Reader: c, Live: w.Client, ClusterIndex: index,
+		Clock: clocktesting.NewFakePassiveClock(noon), Reader: c, Live: w.Client,
 		Actuate: actuate.New(c).As(v1alpha1.TopologyFieldManager), Recorder: w.recorder,
 	}
 }

@@ -467,10 +467,7 @@ func (r *NodeReconciler) change(ctx context.Context, s *scope, d plan.Decision) 
 		podorder.Resume(node)
 	}
 	if d.Mark || d.Unmark {
-		if node.Annotations == nil {
-			node.Annotations = map[string]string{}
-		}
-		node.Annotations[expv1.NodeDetachingAnnotation] = fmt.Sprint(d.Mark)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, expv1.NodeDetachingAnnotation, fmt.Sprint(d.Mark))
 	}
 	return remote.For(r.intent(s, d)).PatchLocked(ctx, node, before)
 }

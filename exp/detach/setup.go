@@ -85,7 +85,7 @@ func (s Step) Woken(mgr ctrl.Manager) []source.Source {
 
 // waiting returns the Machines that are being deleted and belong to the Node of a NodeAttachment, or to the Cluster of
 // a LoadBalancer.
-func (s Step) waiting(ctx context.Context, obj client.Object) (found []ctrl.Request) {
+func (s Step) waiting(ctx context.Context, obj client.Object) []ctrl.Request {
 	cluster, of := "", []client.ListOption{client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy}
 	switch o := obj.(type) {
 	case *expv1.NodeAttachment:
@@ -98,12 +98,7 @@ func (s Step) waiting(ctx context.Context, obj client.Object) (found []ctrl.Requ
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines that leave", "Cluster", cluster)
 		return nil
 	}
-	for i := range machines.Items {
-		if m := &machines.Items[i]; m.Spec.ClusterName == cluster && !m.DeletionTimestamp.IsZero() {
-			found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
-		}
-	}
-	return found
+	return wake.Requests(machines.Items, func(m *clusterv1.Machine) bool { return m.Spec.ClusterName == cluster && !m.DeletionTimestamp.IsZero() })
 }
 
 // ofAttachment returns the Node and the Cluster, which may have a roll.
@@ -188,7 +183,7 @@ func (r *NodeReconciler) attached(ctx context.Context, cluster client.ObjectKey,
 }
 
 // balancers returns the LoadBalancers of the Cluster, or of the Cluster of a NodeAttachment.
-func (r *BalancerReconciler) balancers(ctx context.Context, obj client.Object) (found []ctrl.Request) {
+func (r *BalancerReconciler) balancers(ctx context.Context, obj client.Object) []ctrl.Request {
 	cluster := obj.GetName()
 	if a, ok := obj.(*expv1.NodeAttachment); ok {
 		cluster = a.Spec.ClusterName
@@ -197,12 +192,7 @@ func (r *BalancerReconciler) balancers(ctx context.Context, obj client.Object) (
 	if err := r.Reader.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing LoadBalancers")
 	}
-	for i := range list.Items {
-		if lb := &list.Items[i]; lb.Spec.ClusterName == cluster {
-			found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(lb)})
-		}
-	}
-	return found
+	return wake.Requests(list.Items, func(lb *expv1.LoadBalancer) bool { return lb.Spec.ClusterName == cluster })
 }
 
 // clusterChanges passes changes of a Cluster that decide whether 5-Spot may detach its Nodes.

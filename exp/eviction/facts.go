@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -104,20 +105,15 @@ func markedAt(pod client.Object) time.Time {
 // mark sets the annotation or label for the operator of a pod, and the time of the request, for one patch. The time
 // identifies the mark as the guard's.
 func mark(pod client.Object, r evictionv1.Request, since time.Time) {
-	set := func(all map[string]string, key, value string) map[string]string {
-		if all == nil {
-			all = map[string]string{}
-		}
-		all[key] = value
-		return all
-	}
+	annotations := labels.Set{}
 	if r.Annotation != nil {
-		pod.SetAnnotations(set(pod.GetAnnotations(), r.Annotation.Key, r.Annotation.Value))
+		annotations[r.Annotation.Key] = r.Annotation.Value
 	}
 	if r.Label != nil {
-		pod.SetLabels(set(pod.GetLabels(), r.Label.Key, r.Label.Value))
+		pod.SetLabels(labels.Merge(pod.GetLabels(), labels.Set{r.Label.Key: r.Label.Value}))
 	}
-	pod.SetAnnotations(set(pod.GetAnnotations(), evictionv1.RequestedAnnotation, since.UTC().Format(time.RFC3339Nano)))
+	annotations[evictionv1.RequestedAnnotation] = since.UTC().Format(time.RFC3339Nano)
+	pod.SetAnnotations(labels.Merge(pod.GetAnnotations(), annotations))
 }
 
 // unmark removes the mark of a request from a pod. A mark that another client wrote or changed stays.

@@ -23,9 +23,7 @@ type Policy struct {
 	evictionv1.ReschedulePolicySpec
 
 	evictionv1.PolicyReference
-	// namespace is the namespace of its pods; empty for a ClusterReschedulePolicy.
-	namespace string
-	pods      labels.Selector
+	pods labels.Selector
 	// namespaces selects namespaces; nil selects all.
 	namespaces labels.Selector
 }
@@ -81,7 +79,7 @@ func PoliciesFor(ctx context.Context, reader client.Reader, namespace string) (f
 	}
 	for i := range own.Items {
 		p := &own.Items[i]
-		add(&Policy{ReschedulePolicySpec: p.Spec, PolicyReference: evictionv1.PolicyReference{Kind: evictionv1.NamespacedPolicy, Name: p.Name}, namespace: namespace}, nil)
+		add(&Policy{ReschedulePolicySpec: p.Spec, PolicyReference: evictionv1.PolicyReference{Kind: evictionv1.NamespacedPolicy, Name: p.Name}}, nil)
 	}
 	for i := range all.Items {
 		p := &all.Items[i]

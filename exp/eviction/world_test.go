@@ -59,7 +59,7 @@ type world struct {
 	clock      *clocktesting.FakePassiveClock
 	policy     *evictionv1.ReschedulePolicy
 	evictor    *eviction.Evictor
-	reconciler *eviction.RequestReconciler
+	reconciler *eviction.Evictor
 	// late is the cache of the guards; nil is a cache that is never late.
 	late *lateCache
 
@@ -148,7 +148,7 @@ func (w *world) restart(reads interceptor.Funcs) {
 		cache = w.late
 	}
 	w.evictor = &eviction.Evictor{Live: c, Policies: c, Cache: cache, Write: actuate.New(dated{c, w}), Clock: w.clock, Taints: eviction.DrainTaints, NameProtection: eviction.DefaultNameProtection}
-	w.reconciler = &eviction.RequestReconciler{Evictor: w.evictor}
+	w.reconciler = w.evictor
 }
 
 // indexed implements lists by RequestedTimeIndex as a cache does: an API server has no such field.

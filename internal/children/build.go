@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -42,15 +43,12 @@ func Machine(sm *v1alpha1.ScheduledMachine, version string, now time.Time, live 
 	} else if created, known := live.Annotations[v1alpha1.CreatedAnnotation]; known {
 		annotations[v1alpha1.CreatedAnnotation] = created
 	}
-	l := labels(sm)
-	maps.Copy(l, sm.Spec.MachineTemplate.Labels)
-	maps.Copy(l, labels(sm))
 
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetGroupVersionKind(MachineKind)
 	u.SetNamespace(sm.Namespace)
 	u.SetName(NamesOf(sm.Name).Machine)
-	u.SetLabels(l)
+	u.SetLabels(labels.Merge(sm.Spec.MachineTemplate.Labels, labelsOf(sm)))
 	u.SetAnnotations(annotations)
 	u.SetOwnerReferences(append([]metav1.OwnerReference{owner(sm, true)}, ClusterOwner(sm)...))
 	applied, err := json.Marshal(u.Object)
@@ -87,9 +85,9 @@ func reference(r clusterv1.ContractVersionedObjectReference) map[string]any {
 	return map[string]any{"apiGroup": r.APIGroup, "kind": r.Kind, "name": r.Name}
 }
 
-// labels returns the labels of every child. It includes the watch label: Cluster API and providers may use the
+// labelsOf returns the labels of every child. It includes the watch label: Cluster API and providers may use the
 // same watch filter.
-func labels(sm *v1alpha1.ScheduledMachine) map[string]string {
+func labelsOf(sm *v1alpha1.ScheduledMachine) map[string]string {
 	l := map[string]string{
 		clusterv1.ClusterNameLabel:     sm.Spec.ClusterName,
 		v1alpha1.ScheduledMachineLabel: sm.Name,
@@ -153,17 +151,8 @@ func DeadlineOf(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Ti
 func Outdated(live *clusterv1.Machine, desired *unstructured.Unstructured) bool {
 	controller := metav1.GetControllerOfNoCopy(live)
 	drainSeconds, _, _ := unstructured.NestedInt64(desired.Object, "spec", "deletion", "nodeDrainTimeoutSeconds")
-	return !contains(live.Labels, desired.GetLabels()) ||
-		!contains(live.Annotations, desired.GetAnnotations()) ||
+	return !labels.SelectorFromSet(desired.GetLabels()).Matches(labels.Set(live.Labels)) ||
+		!labels.SelectorFromSet(desired.GetAnnotations()).Matches(labels.Set(live.Annotations)) ||
 		controller == nil || controller.UID != desired.GetOwnerReferences()[0].UID ||
 		int64(ptr.Deref(live.Spec.Deletion.NodeDrainTimeoutSeconds, 0)) != drainSeconds
-}
-
-func contains(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }

@@ -3,11 +3,11 @@
 package children
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -95,10 +95,7 @@ func groupOf(apiVersion string) string { return schema.FromAPIVersionAndKind(api
 // the garbage collector removes it.
 func Claim(child client.Object, sm *v1alpha1.ScheduledMachine) (changed bool) {
 	if !labelled(child, sm) {
-		l := map[string]string{}
-		maps.Copy(l, child.GetLabels())
-		l[v1alpha1.ScheduledMachineLabel] = sm.Name
-		child.SetLabels(l)
+		child.SetLabels(labels.Merge(child.GetLabels(), labels.Set{v1alpha1.ScheduledMachineLabel: sm.Name}))
 		changed = true
 	}
 	if sm.DeletionTimestamp.IsZero() && child.GetDeletionTimestamp().IsZero() && !owns(sm, child) {

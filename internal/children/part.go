@@ -183,7 +183,7 @@ func (p Part) embedded() (*unstructured.Unstructured, error) {
 	u.SetGroupVersionKind(p.Kind())
 	u.SetNamespace(p.owner.Namespace)
 	u.SetName(p.Name)
-	u.SetLabels(labels(p.owner))
+	u.SetLabels(labelsOf(p.owner))
 	u.SetAnnotations(p.annotations())
 	u.SetOwnerReferences([]metav1.OwnerReference{p.ownerReference()})
 	return u, nil
@@ -206,7 +206,7 @@ func (p Part) clone(template *unstructured.Unstructured) (u *unstructured.Unstru
 	ref := &corev1.ObjectReference{APIVersion: p.template.APIVersion, Kind: p.template.Kind, Name: p.template.Name}
 	u, err := external.GenerateTemplate(&external.GenerateTemplateInput{
 		Template: template, TemplateRef: ref, Namespace: p.owner.Namespace, Name: p.Name, ClusterName: p.owner.Spec.ClusterName,
-		OwnerRef: new(p.ownerReference()), Labels: labels(p.owner), Annotations: p.annotations(),
+		OwnerRef: new(p.ownerReference()), Labels: labelsOf(p.owner), Annotations: p.annotations(),
 	})
 	if err != nil {
 		return nil, err.Error()

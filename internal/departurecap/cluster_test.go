@@ -54,7 +54,7 @@ type cluster struct {
 
 // leaving returns a Cluster of n machines that are all due.
 func leaving(n int, lane departurecap.Lane) *cluster {
-	return &cluster{Fleet: departurecap.Fleet{Now: noon, Active: n, Candidates: candidates(n, lane)}, limits: oneInTwenty}
+	return &cluster{Fleet: departurecap.Fleet{Now: noon, Counts: departurecap.Counts{Active: n}, Candidates: candidates(n, lane)}, limits: oneInTwenty}
 }
 
 // wake plans at an instant and carries out the plan. It panics if the plan names the same instant

@@ -13,7 +13,7 @@ import (
 // Clusters, that may start to leave within Window. Without a limit and holds, all candidates start.
 func Decide(f Fleet, limit Fraction) Plan {
 	started := Recent(f.Started, f.Now)
-	p := Plan{Members: f.counts().members(Unscheduled, len(started))}
+	p := Plan{Members: f.members(Unscheduled, len(started))}
 	p.Cap = limit.Of(p.Members)
 	for _, c := range InOrder(f.Candidates, f.Now) {
 		if hold, held := f.hold(c.Lane); held {
@@ -37,7 +37,7 @@ func (f Fleet) deferred(limit Fraction, c Candidate, started []time.Time, admitt
 	if limit <= 0 {
 		return Waiting{}, false
 	}
-	members := f.counts().members(c.Lane, len(started))
+	members := f.members(c.Lane, len(started))
 	if most := limit.Of(members); len(started)+admitted >= most {
 		return Waiting{c, BlastRadiusCap, limit.message(), most, members}, true
 	}
@@ -53,7 +53,7 @@ func (f Fleet) deferred(limit Fraction, c Candidate, started []time.Time, admitt
 
 // After returns the counts of the Cluster after the admissions of a plan with a limit, which start at an instant.
 func (f Fleet) After(p Plan, limit Fraction, at time.Time) Counts {
-	c := f.counts()
+	c := f.Counts
 	c.Active, c.Departed = c.Active-len(p.Admitted), c.Departed+len(p.Admitted)
 	c.Started, c.Planned = slices.Clip(c.Started), f.Now
 	for _, a := range p.Admitted {
@@ -68,7 +68,7 @@ func (f Fleet) After(p Plan, limit Fraction, at time.Time) Counts {
 			continue
 		}
 		c.Waiting++
-		most := limit.Of(f.counts().members(w.Lane, started))
+		most := limit.Of(f.members(w.Lane, started))
 		if w.aged(f.Now) && started+len(p.Admitted)+len(c.Aged) < most {
 			c.Aged = append(c.Aged, w.waits())
 		}
@@ -84,11 +84,6 @@ func (c Counts) before(o Candidate, now time.Time) (n int) {
 		}
 	}
 	return n
-}
-
-// counts returns the counts of the Cluster.
-func (f Fleet) counts() Counts {
-	return Counts{Active: f.Active, NeverRan: f.NeverRan, Departed: f.Departed, Started: f.Started}
 }
 
 // members returns the number of machines from which the limit of a lane is computed: active machines and recent starts.

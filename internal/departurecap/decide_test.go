@@ -89,73 +89,73 @@ func TestDecide(t *testing.T) {
 	}{
 		"NoCandidates": {
 			reason: "A settled Cluster needs nobody to look again.",
-			fleet:  departurecap.Fleet{Active: 40, Started: ago(5 * s)}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 40, Started: ago(5 * s)}}, limits: oneInTwenty,
 			want: outcome{Members: 41, Cap: 2, Next: never},
 		},
 		"OneLeavesAtOnce": {
 			reason: "Case 13: a machine that ends alone waits for nobody, and for no tick.",
-			fleet:  departurecap.Fleet{Active: 1, Candidates: list{scheduled("a", ended(0))}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 1}, Candidates: list{scheduled("a", ended(0))}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Members: 1, Cap: 1, Next: never},
 		},
 		"NoLimit": {
 			reason: "Case 3: without a limit all leave.",
-			fleet:  departurecap.Fleet{Active: 40, Started: ago(s, s, s), Candidates: list{a, b, scheduled("c", ended(20*m))}},
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 40, Started: ago(s, s, s)}, Candidates: list{a, b, scheduled("c", ended(20*m))}},
 			want:   outcome{Admitted: []string{"c", "a", "b"}, Members: 43, Next: never},
 		},
 		"FirstOfTheOrder": {
 			reason: "Case 10: of 40 two start, the others when these two do not count any more.",
-			fleet:  departurecap.Fleet{Active: 40, Candidates: list{c, b, a}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 40}, Candidates: list{c, b, a}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
 		},
 		"OneLessThanForty": {
 			reason: "Case 10: of 39 one.",
-			fleet:  departurecap.Fleet{Active: 39, Candidates: list{a, b}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 39}, Candidates: list{a, b}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 39, Cap: 1, Next: 10 * s},
 		},
 		"JoinsDoNotWait": {
 			reason: "Case 20: machines that come raise the limit.",
-			fleet:  departurecap.Fleet{Active: 100, Candidates: list{a, b, c}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 100}, Candidates: list{a, b, c}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a", "b", "c"}, Members: 100, Cap: 5, Next: never},
 		},
 		"WithinTheWindow": {
 			reason: "Case 7: nine seconds later none is added: looking again buys nothing.",
-			fleet:  departurecap.Fleet{Active: 38, Started: ago(9*s, 9*s), Candidates: list{a}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 38, Started: ago(9*s, 9*s)}, Candidates: list{a}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: s},
 		},
 		"TheWindowIsOver": {
 			reason: "Case 10: ten seconds later those two do not count; of 38 one starts.",
-			fleet:  departurecap.Fleet{Active: 38, Started: ago(10*s, 10*s), Candidates: list{a, b}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 38, Started: ago(10*s, 10*s)}, Candidates: list{a, b}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 38, Cap: 1, Next: 10 * s},
 		},
 		"LowerLimitWhenTheFirstLeavesTheWindow": {
 			reason: "When the older start is forgotten, the limit of 39 is one, and the younger has used it.",
-			fleet:  departurecap.Fleet{Active: 38, Started: ago(8*s, 3*s), Candidates: list{a}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 38, Started: ago(8*s, 3*s)}, Candidates: list{a}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 7 * s},
 		},
 		"LowerLimitWithThoseWhoStart": {
 			reason: "The same for one that starts now: when the older is forgotten, 38 are active.",
-			fleet:  departurecap.Fleet{Active: 39, Started: ago(5 * s), Candidates: list{a, b}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 39, Started: ago(5 * s)}, Candidates: list{a, b}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
 		},
 		"EmergenciesUseTheLimit": {
 			reason: "Case 26: three owners came back, so nobody else starts.",
-			fleet:  departurecap.Fleet{Active: 37, Started: ago(s, 2*s, 3*s), Candidates: list{scheduled("a")}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 37, Started: ago(s, 2*s, 3*s)}, Candidates: list{scheduled("a")}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 9 * s},
 		},
 		"ClockWasSetBack": {
 			reason: "Case 52: what started in the future counts as of now, and does not count for ever.",
-			fleet:  departurecap.Fleet{Active: 38, Started: ago(-3*time.Hour, -3*time.Hour), Candidates: list{a}}, limits: oneInTwenty,
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 38, Started: ago(-3*time.Hour, -3*time.Hour)}, Candidates: list{a}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
 		},
 		"LowestPriorityFirst": {
 			reason: "Case 11: the least important machine leaves first.",
-			fleet:  departurecap.Fleet{Active: 5, Candidates: list{unscheduled("a", priority(90)), unscheduled("b", priority(10)), unscheduled("c", priority(50))}},
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 5}, Candidates: list{unscheduled("a", priority(90)), unscheduled("b", priority(10)), unscheduled("c", priority(50))}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"b"}, Deferred: []string{"c BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 1, Next: 10 * s},
 		},
 		"EarliestEndThenName": {
 			reason: "Case 12: of equal priority whoever is late the longest; who has no end after them.",
-			fleet:  departurecap.Fleet{Active: 5, Candidates: list{a, scheduled("d", ended(m)), scheduled("c", ended(m)), scheduled("b", ended(2*m))}},
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 5}, Candidates: list{a, scheduled("d", ended(m)), scheduled("c", ended(m)), scheduled("b", ended(2*m))}},
 			limits: fraction("0.4"),
 			want: outcome{
 				Admitted: []string{"b", "c"}, Deferred: []string{"d BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 2,
@@ -164,7 +164,7 @@ func TestDecide(t *testing.T) {
 		},
 		"WaitedTooLong": {
 			reason: "Who has waited for more than ten minutes comes first, the longest first, whatever its priority.",
-			fleet: departurecap.Fleet{Active: 5, Candidates: list{
+			fleet: departurecap.Fleet{Counts: departurecap.Counts{Active: 5}, Candidates: list{
 				unscheduled("a", priority(0)), unscheduled("b", priority(98), since(10*m+s)), unscheduled("c", priority(1), since(10*m)),
 				unscheduled("d", priority(99), since(11*m)), unscheduled("e", priority(2), since(-time.Hour)),
 				{Name: "f", Priority: 3},
@@ -177,7 +177,7 @@ func TestDecide(t *testing.T) {
 		},
 		"LateByTenMinutes": {
 			reason: "However late a machine is, it does not start beyond the limit.",
-			fleet: departurecap.Fleet{Active: 20, Candidates: list{
+			fleet: departurecap.Fleet{Counts: departurecap.Counts{Active: 20}, Candidates: list{
 				scheduled("a", ended(time.Hour)), scheduled("b", ended(10*m)), unscheduled("c", ended(time.Hour), since(time.Hour), priority(99)),
 			}},
 			limits: oneInTwenty,
@@ -187,32 +187,32 @@ func TestDecide(t *testing.T) {
 		},
 		"MachinesThatNeverRan": {
 			reason: "900 of 1,000 machines never had a Node: 5 of the others start, and not 50.",
-			fleet:  departurecap.Fleet{Active: 1000, NeverRan: 900, Started: ago(s, s, s, s), Candidates: list{a, b}},
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 1000, NeverRan: 900, Started: ago(s, s, s, s)}, Candidates: list{a, b}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 104, Cap: 5, Next: 9 * s},
 		},
 		"AnAnnouncedEndOfMachinesThatNeverRan": {
 			reason: "An announced end has all machines leave in time, those that never ran as well.",
-			fleet:  departurecap.Fleet{Active: 40, NeverRan: 40, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 40, NeverRan: 40}, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 0, Cap: 1, Next: 10 * s},
 		},
 		"ASharedWindowEnd": {
 			reason: "The machines that left within ten minutes count for announced ends: two of forty start, and one of the twenty that are left would.",
-			fleet:  departurecap.Fleet{Active: 20, Departed: 20, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 20, Departed: 20}, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
 		},
 		"AnEditDuringASharedWindowEnd": {
 			reason: "They do not count for what was not announced: the two that start leave no room.",
-			fleet:  departurecap.Fleet{Active: 20, Departed: 20, Candidates: list{scheduled("a", priority(1)), scheduled("b", priority(1)), unscheduled("c")}},
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 20, Departed: 20}, Candidates: list{scheduled("a", priority(1)), scheduled("b", priority(1)), unscheduled("c")}},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
 		},
 		"Held": {
 			reason: "The first hold counts, and holds whoever is late.",
 			fleet: departurecap.Fleet{
-				Active: 40, Candidates: list{scheduled("a", ended(time.Hour)), b},
+				Counts: departurecap.Counts{Active: 40}, Candidates: list{scheduled("a", ended(time.Hour)), b},
 				Holds: []departurecap.Hold{{Reason: v1alpha1.DeparturesHeldReason}, {Reason: v1alpha1.ClockSuspectReason}, wipe},
 			},
 			limits: oneInTwenty,
@@ -221,7 +221,7 @@ func TestDecide(t *testing.T) {
 		"HeldUnscheduled": {
 			reason: "Case 50: the workload cluster was not seen yet. Who was told when may leave.",
 			fleet: departurecap.Fleet{
-				Active: 40, Candidates: list{scheduled("a"), b}, Holds: []departurecap.Hold{{Reason: v1alpha1.WarmUpReason, Unscheduled: true}, wipe},
+				Counts: departurecap.Counts{Active: 40}, Candidates: list{scheduled("a"), b}, Holds: []departurecap.Hold{{Reason: v1alpha1.WarmUpReason, Unscheduled: true}, wipe},
 			},
 			limits: oneInTwenty,
 			want:   outcome{Admitted: []string{"a"}, Held: []string{"b WarmUp"}, Members: 40, Cap: 2, Next: never},
@@ -229,7 +229,7 @@ func TestDecide(t *testing.T) {
 		"WipeQuarantine": {
 			reason: "Case 43: a wipe holds those who were not announced, and takes no room from the others.",
 			fleet: departurecap.Fleet{
-				Active: 40, Candidates: list{unscheduled("a", priority(0)), scheduled("b"), scheduled("c"), scheduled("d")}, Holds: []departurecap.Hold{wipe},
+				Counts: departurecap.Counts{Active: 40}, Candidates: list{unscheduled("a", priority(0)), scheduled("b"), scheduled("c"), scheduled("d")}, Holds: []departurecap.Hold{wipe},
 			},
 			limits: oneInTwenty,
 			want: outcome{
@@ -238,7 +238,7 @@ func TestDecide(t *testing.T) {
 		},
 		"UnknownLane": {
 			reason: "What nobody knows waits as long as any.",
-			fleet:  departurecap.Fleet{Active: 1, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Holds: []departurecap.Hold{wipe}},
+			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 1}, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Holds: []departurecap.Hold{wipe}},
 			limits: oneInTwenty,
 			want:   outcome{Held: []string{"a WipeQuarantine"}, Members: 1, Cap: 1, Next: never},
 		},
@@ -354,7 +354,7 @@ func TestARefusalIsForgotten(t *testing.T) {
 		},
 	} {
 		var got []string
-		for _, a := range departurecap.Decide(departurecap.Fleet{Now: noon, Active: len(tc.of), Candidates: tc.of}, 0).Admitted {
+		for _, a := range departurecap.Decide(departurecap.Fleet{Now: noon, Counts: departurecap.Counts{Active: len(tc.of)}, Candidates: tc.of}, 0).Admitted {
 			got = append(got, a.Name)
 		}
 		if !slices.Equal(got, tc.want) {
@@ -377,7 +377,7 @@ func TestAClockThatWasSetBackDoesNotStopTheOthers(t *testing.T) {
 }
 
 func TestDecideKeepsWhatItIsGiven(t *testing.T) {
-	f := departurecap.Fleet{Now: noon, Active: 40, Started: ago(time.Second, 2*time.Second), Candidates: []departurecap.Candidate{unscheduled("b"), unscheduled("a")}}
+	f := departurecap.Fleet{Now: noon, Counts: departurecap.Counts{Active: 40, Started: ago(time.Second, 2*time.Second)}, Candidates: []departurecap.Candidate{unscheduled("b"), unscheduled("a")}}
 	started, candidates := slices.Clone(f.Started), slices.Clone(f.Candidates)
 	departurecap.Decide(f, oneInTwenty)
 	if diff := cmp.Diff(started, f.Started) + cmp.Diff(candidates, f.Candidates); diff != "" {
@@ -397,7 +397,7 @@ func TestLanesAreThoseOfTheRecord(t *testing.T) {
 // TestWaitingSaysWhy checks the messages of a plan.
 func TestWaitingSaysWhy(t *testing.T) {
 	f := departurecap.Fleet{
-		Now: noon, Active: 3, Candidates: []departurecap.Candidate{scheduled("a"), scheduled("b"), unscheduled("c")},
+		Now: noon, Counts: departurecap.Counts{Active: 3}, Candidates: []departurecap.Candidate{scheduled("a"), scheduled("b"), unscheduled("c")},
 		Holds: []departurecap.Hold{{Reason: v1alpha1.WipeQuarantineReason, Message: "confirmed first", Unscheduled: true}},
 	}
 	p := departurecap.Decide(f, fraction("0.05"))
@@ -419,7 +419,7 @@ func TestAllClustersAreOneFleet(t *testing.T) {
 			var next time.Time
 			starts, active := len(departurecap.Recent(started, now)), len(waiting)
 			waiting = slices.DeleteFunc(waiting, func(c departurecap.Candidate) bool {
-				f := departurecap.Fleet{Now: now, Active: 1, Candidates: []departurecap.Candidate{c}, Others: gone}
+				f := departurecap.Fleet{Now: now, Counts: departurecap.Counts{Active: 1}, Candidates: []departurecap.Candidate{c}, Others: gone}
 				f.Others.Active = active - 1
 				f.Others.Started = slices.Clone(started)
 				p := departurecap.Decide(f, oneInTwenty)
@@ -484,7 +484,7 @@ func TestOtherClustersOfTheFleet(t *testing.T) {
 		"RefusedAlone":    {"It is tried again.", 1, refused, departurecap.Counts{Active: 99}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := departurecap.Fleet{Now: noon, Active: tc.active, Candidates: []departurecap.Candidate{tc.c}}
+			f := departurecap.Fleet{Now: noon, Counts: departurecap.Counts{Active: tc.active}, Candidates: []departurecap.Candidate{tc.c}}
 			f.Others = f.Others.Plus(tc.other, oneInTwenty, noon)
 			p := departurecap.Decide(f, oneInTwenty)
 			if len(p.Admitted) == 1 != tc.admitted {
@@ -509,12 +509,12 @@ func TestOnlyWaitsForOtherClustersCount(t *testing.T) {
 		f    departurecap.Fleet
 		want int
 	}{
-		"OneOfTwo":   {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{old("a"), old("b")}, Others: busy}, 1},
-		"OwnLimit":   {departurecap.Fleet{Active: 10, Started: ago(time.Second), Candidates: []departurecap.Candidate{old("a")}}, 0},
-		"OneStarts":  {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{old("a"), old("b")}}, 0},
-		"Young":      {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{unscheduled("a")}, Others: busy}, 0},
-		"Refused":    {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{refused}, Others: busy}, 0},
-		"HeldByWipe": {departurecap.Fleet{Active: 10, Candidates: []departurecap.Candidate{old("a")}, Others: busy, Holds: []departurecap.Hold{wipe}}, 0},
+		"OneOfTwo":   {departurecap.Fleet{Counts: departurecap.Counts{Active: 10}, Candidates: []departurecap.Candidate{old("a"), old("b")}, Others: busy}, 1},
+		"OwnLimit":   {departurecap.Fleet{Counts: departurecap.Counts{Active: 10, Started: ago(time.Second)}, Candidates: []departurecap.Candidate{old("a")}}, 0},
+		"OneStarts":  {departurecap.Fleet{Counts: departurecap.Counts{Active: 10}, Candidates: []departurecap.Candidate{old("a"), old("b")}}, 0},
+		"Young":      {departurecap.Fleet{Counts: departurecap.Counts{Active: 10}, Candidates: []departurecap.Candidate{unscheduled("a")}, Others: busy}, 0},
+		"Refused":    {departurecap.Fleet{Counts: departurecap.Counts{Active: 10}, Candidates: []departurecap.Candidate{refused}, Others: busy}, 0},
+		"HeldByWipe": {departurecap.Fleet{Counts: departurecap.Counts{Active: 10}, Candidates: []departurecap.Candidate{old("a")}, Others: busy, Holds: []departurecap.Hold{wipe}}, 0},
 	} {
 		tc.f.Now = noon
 		if got := tc.f.After(departurecap.Decide(tc.f, oneInTwenty), oneInTwenty, noon).Aged; len(got) != tc.want {
@@ -527,7 +527,7 @@ func TestOnlyWaitsForOtherClustersCount(t *testing.T) {
 // Cluster.
 func TestTheNextRunIsForTheFirstInOrder(t *testing.T) {
 	f := departurecap.Fleet{
-		Now: noon, Active: 10,
+		Now: noon, Counts: departurecap.Counts{Active: 10},
 		Candidates: []departurecap.Candidate{unscheduled("a", since(departurecap.MaxWait+2*time.Minute)), unscheduled("b")},
 		Others:     departurecap.Counts{Active: 10, Started: ago(8 * time.Second), Waiting: 1, Aged: ago(departurecap.MaxWait + time.Minute), Planned: noon},
 	}

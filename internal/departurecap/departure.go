@@ -56,6 +56,19 @@ type Candidate struct {
 type Fleet struct {
 	// Now is that instant.
 	Now time.Time
+	// Counts are the counts of the Cluster before the plan, without Waiting, Aged, and Planned.
+	Counts
+	// Candidates are the machines that are due to leave, in any order.
+	Candidates []Candidate
+	// Holds are the holds that apply, in order of precedence: a candidate waits for the first one of its lane.
+	Holds []Hold
+	// Others has the counts of the other Clusters that the manager serves. Many small Clusters are one fleet: each of
+	// them may always start one departure.
+	Others Counts
+}
+
+// Counts are the counts of some Clusters.
+type Counts struct {
 	// Active is the number of machines that have neither started to leave nor an admission, including candidates.
 	Active int
 	// NeverRan is the number of active machines that never had a Node. They do not raise the limit of
@@ -67,19 +80,6 @@ type Fleet struct {
 	// departures and machines that are gone. No instant may be before the real start: an instant with a
 	// precision of one second must be rounded up.
 	Started []time.Time
-	// Candidates are the machines that are due to leave, in any order.
-	Candidates []Candidate
-	// Holds are the holds that apply, in order of precedence: a candidate waits for the first one of its lane.
-	Holds []Hold
-	// Others has the counts of the other Clusters that the manager serves. Many small Clusters are one fleet: each of
-	// them may always start one departure.
-	Others Counts
-}
-
-// Counts are the counts of some Clusters, with the meaning of the fields of Fleet.
-type Counts struct {
-	Active, NeverRan, Departed int
-	Started                    []time.Time
 	// Waiting is the number of deferred candidates without a recent refusal.
 	Waiting int
 	// Aged has the beginnings of the waits that last longer than MaxWait, of candidates that only other Clusters delay.

@@ -34,7 +34,7 @@ func drawCandidates(from, to int) *rapid.Generator[[]departurecap.Candidate] {
 
 func drawFleet() *rapid.Generator[departurecap.Fleet] {
 	return rapid.Custom(func(t *rapid.T) departurecap.Fleet {
-		f := departurecap.Fleet{Now: noon, Departed: rapid.IntRange(0, 9).Draw(t, "departed"), Candidates: drawCandidates(0, 60).Draw(t, "fleet")}
+		f := departurecap.Fleet{Now: noon, Counts: departurecap.Counts{Departed: rapid.IntRange(0, 9).Draw(t, "departed")}, Candidates: drawCandidates(0, 60).Draw(t, "fleet")}
 		f.Active = len(f.Candidates) + rapid.IntRange(0, 60).Draw(t, "others")
 		for range rapid.IntRange(0, 5).Draw(t, "starts") {
 			f.Started = append(f.Started, noon.Add(-time.Duration(rapid.IntRange(-5, 15).Draw(t, "ago"))*time.Second))

@@ -7,10 +7,10 @@ package installed
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -67,13 +67,9 @@ func Claim(obj metav1.Object, cluster client.ObjectKey) {
 	}))
 }
 
-// With sets the pairs of some in all, which may be nil, and returns it.
+// With returns all with the pairs of some.
 func With(all, some map[string]string) map[string]string {
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, some)
-	return all
+	return labels.Merge(all, some)
 }
 
 // ErrForeign means that an object of another writer has a name that 5-Spot needs.

@@ -2,6 +2,8 @@
 
 package lifecycle
 
+import "github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+
 // A rule returns a decision, or false if the next rule decides.
 type rule func(Facts) (Decision, bool)
 
@@ -15,7 +17,7 @@ func Decide(f Facts) Decision {
 	if f.nodeOutlivedMachine() {
 		d.Action = RemoveNode // Nothing else is left to do, whatever caused the departure.
 	}
-	d.Recheck = earliest(d.Recheck, f.Change)
+	d.Recheck = departurecap.Earliest(d.Recheck, f.Change)
 	return suspended(f, viaPending(f, d))
 }
 

@@ -238,14 +238,3 @@ func (f Facts) deletable() bool {
 		return false
 	}
 }
-
-// earliest returns the first instant that is not zero.
-func earliest(instants ...time.Time) time.Time {
-	var first time.Time
-	for _, t := range instants {
-		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
-			first = t
-		}
-	}
-	return first
-}

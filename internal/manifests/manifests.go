@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -53,7 +53,7 @@ func Read(dir fs.FS) ([]*unstructured.Unstructured, error) {
 	}
 	for _, u := range objects {
 		for _, l := range k.Labels {
-			addLabels(u, l.Pairs)
+			u.SetLabels(labels.Merge(u.GetLabels(), l.Pairs))
 		}
 	}
 	return objects, nil
@@ -83,15 +83,6 @@ func decode(text []byte) ([]*unstructured.Unstructured, error) {
 		}
 		objects = append(objects, u)
 	}
-}
-
-func addLabels(u *unstructured.Unstructured, pairs map[string]string) {
-	labels := u.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, pairs)
-	u.SetLabels(labels)
 }
 
 // WithImage returns copies of objects in which every container of a workload uses image. An empty image changes

@@ -11,6 +11,7 @@ package nodetaints
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,7 +73,8 @@ type Plan struct {
 }
 
 // Make returns the Plan for a Node. current are its taints, and applied the record of 5-Spot's taints. In desired, no
-// two taints have the same key and effect. The error is a *ConflictError; nothing may be written then.
+// two taints have the same key and effect. With an error nothing may be written: a write would change a taint of another
+// writer.
 func Make(desired, current, applied []Taint) (Plan, error) {
 	if err := conflicts(desired, current, applied); err != nil {
 		return Plan{}, err
@@ -101,59 +103,27 @@ func (p *Plan) add(t Taint) {
 	p.Applied = append(p.Applied, t)
 }
 
-// A Conflict is a taint of the spec that another writer holds with another value.
-type Conflict struct {
-	// Wanted is the taint of the spec, and Held the taint of the Node.
-	Wanted, Held Taint
-	// Applied is the taint that 5-Spot applied before another writer changed its value. It is nil if 5-Spot did not
-	// apply it.
-	Applied *Taint
-}
-
-// String describes the conflict in one line.
-func (c Conflict) String() string {
-	who := "set by another manager"
-	if c.Applied != nil {
-		who = "which was changed after 5-Spot had set " + c.Applied.String()
-	}
-	return fmt.Sprintf("spec.nodeTaints wants %s, the Node has %s, %s", c.Wanted, c.Held, who)
-}
-
-// A ConflictError means that nothing is written, because a write would change a taint of another writer.
-type ConflictError struct {
-	// Conflicts is not empty, and in the order of the spec.
-	Conflicts []Conflict
-}
-
-// Error describes the first conflicts and how to resolve them. The same state gives the same text, for use in a
-// condition.
-func (e *ConflictError) Error() string {
+// conflicts returns an error if a taint of the spec is on the Node with another value, set by another writer. It
+// describes the first conflicts, and how to resolve them. The same state gives the same text, for use in a condition.
+func conflicts(desired, current, applied []Taint) error {
 	const most = 3
 	var words []string
-	for _, c := range e.Conflicts[:min(most, len(e.Conflicts))] {
-		words = append(words, c.String())
-	}
-	if more := len(e.Conflicts) - most; more > 0 {
-		words = append(words, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(words, "; ") + ": remove the taint from the Node, or change spec.nodeTaints"
-}
-
-func conflicts(desired, current, applied []Taint) error {
-	var found []Conflict
 	for _, want := range desired {
 		held, there := find(current, want)
 		if !there || held == want || slices.Contains(applied, held) {
 			continue
 		}
-		c := Conflict{Wanted: want, Held: held}
+		who := "set by another manager"
 		if was, ok := find(applied, want); ok {
-			c.Applied = &was
+			who = "which was changed after 5-Spot had set " + was.String()
 		}
-		found = append(found, c)
+		words = append(words, fmt.Sprintf("spec.nodeTaints wants %s, the Node has %s, %s", want, held, who))
 	}
-	if len(found) == 0 {
+	if len(words) == 0 {
 		return nil
 	}
-	return &ConflictError{found}
+	if more := len(words) - most; more > 0 {
+		words = append(words[:most], fmt.Sprintf("and %d more", more))
+	}
+	return errors.New(strings.Join(words, "; ") + ": remove the taint from the Node, or change spec.nodeTaints")
 }

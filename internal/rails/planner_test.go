@@ -31,7 +31,7 @@ type start struct {
 }
 
 func newPlanner(machines int) *planner {
-	return &planner{Fleet: departurecap.Fleet{Active: machines}, wipe: rails.Wipe{Baseline: machines}}
+	return &planner{Fleet: departurecap.Fleet{Counts: departurecap.Counts{Active: machines}}, wipe: rails.Wipe{Baseline: machines}}
 }
 
 // edit makes the machines of the list due.

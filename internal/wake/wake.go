@@ -44,8 +44,6 @@ func ClusterOf(_ context.Context, obj client.Object) []ctrl.Request {
 type Mapper struct {
 	// Reader is the cache. It must have Cluster API's indexes of Machines.
 	Reader client.Reader
-	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
-	ClusterIndex string
 }
 
 // OfCluster returns requests for the ScheduledMachines of a Cluster.
@@ -57,21 +55,31 @@ func (m Mapper) OfCluster(ctx context.Context, cluster client.Object) []ctrl.Req
 func (m Mapper) OfClusterIf(ctx context.Context, cluster client.ObjectKey, wanted func(*v1alpha1.ScheduledMachine) bool) []ctrl.Request {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := m.Reader.List(ctx, list, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{m.ClusterIndex: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{ClusterIndex: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of Cluster")
 		return nil
 	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		if wanted(&list.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	return Requests(list.Items, wanted)
+}
+
+// Requests returns requests for the objects for which wanted returns true.
+func Requests[T any, P interface {
+	*T
+	client.Object
+}](objects []T, wanted func(P) bool) (requests []ctrl.Request) {
+	for i := range objects {
+		if obj := P(&objects[i]); wanted(obj) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
 		}
 	}
 	return requests
 }
 
-// NodeIndex is the index of ScheduledMachines by the Node in their status.
-const NodeIndex = "status.nodeRef.name"
+// The indexes of ScheduledMachines: by the name of their Cluster, and by the Node in their status.
+const (
+	ClusterIndex = "spec.clusterName"
+	NodeIndex    = "status.nodeRef.name"
+)
 
 // OfHost returns requests for the ScheduledMachine of a Machine, and for those whose Machines report the same
 // Node or provider ID. Their reports may be accepted after this Machine changes its own.

@@ -52,8 +52,6 @@ const (
 // Match is a process that matched and counts.
 type Match struct {
 	PID int
-	// Start is the start time, as in [process.Info]; zero if unknown.
-	Start uint64
 	match.Hit
 	// Detector is the detector that found the process.
 	Detector Mode

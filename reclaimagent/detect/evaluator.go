@@ -245,7 +245,7 @@ func (j *evaluator) confirm(pid int, hit match.Hit) {
 	if announced {
 		return
 	}
-	m := Match{PID: pid, Start: info.Start, Hit: hit, Detector: j.detector}
+	m := Match{PID: pid, Hit: hit, Detector: j.detector}
 	if j.event != nil {
 		m.Latency = j.event.Age()
 		j.metrics.MatchLatency.Store(int64(m.Latency))

@@ -13,13 +13,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/server"
 )
 
-// All returns every handler. They read from reader, a cache in which clusterIndex is the index of ScheduledMachines by
-// the name of their Cluster.
+// All returns every handler. They read from reader, a cache with the index wake.ClusterIndex.
 //
 // 5-Spot does not serve the in-place update hooks and GenerateUpgradePlan, because Cluster API accepts only one
 // extension for each.
-func All(reader client.Reader, c clock.PassiveClock, clusterIndex string) []server.Handler {
-	life := &lifecycle.Handlers{Reader: reader, Clock: c, ClusterIndex: clusterIndex}
+func All(reader client.Reader, c clock.PassiveClock) []server.Handler {
+	life := &lifecycle.Handlers{Reader: reader, Clock: c}
 	// With Ignore, an outage of 5-Spot does not block any Cluster.
 	const failurePolicy = runtimehooksv1.FailurePolicyIgnore
 	return []server.Handler{

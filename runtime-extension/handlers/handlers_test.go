@@ -30,7 +30,7 @@ func TestHandlersHaveTheirDocumentedNames(t *testing.T) {
 		t.Fatalf("the page names the handlers %v", named)
 	}
 	for _, n := range named {
-		if !slices.ContainsFunc(handlers.All(nil, nil, ""), func(h server.Handler) bool { return h.Name == n[1] }) {
+		if !slices.ContainsFunc(handlers.All(nil, nil), func(h server.Handler) bool { return h.Name == n[1] }) {
 			t.Errorf("there is no handler %s", n[1])
 		}
 	}
@@ -42,7 +42,7 @@ func TestEveryHandlerIsAHandler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := handlers.All(nil, clock.RealClock{}, "spec.clusterName")
+	all := handlers.All(nil, clock.RealClock{})
 	if err := s.Serve(all...); err != nil {
 		t.Error(err)
 	}
@@ -59,7 +59,7 @@ func TestEveryHandlerIsAHandler(t *testing.T) {
 // names cause a failure.
 func TestAnOutageStopsNobodysCluster(t *testing.T) {
 	named := []string{"discover-variables", "validate-topology", "generate-patches"}
-	for _, h := range handlers.All(nil, nil, "") {
+	for _, h := range handlers.All(nil, nil) {
 		want := runtimehooksv1.FailurePolicyIgnore
 		if slices.Contains(named, h.Name) {
 			want = "" // Cluster API's default, Fail.

@@ -142,7 +142,7 @@ func (m *manager) setUp() error {
 	clusters := clusters{m: m}
 	planner := &departure.Reconciler{
 		Clock: m, APIClock: m.apiClock, Actuate: write, Cap: 50_000, Lease: lease, WipeGuard: true,
-		Reader: cached, Live: live, ClusterIndex: scheduledmachine.ClusterNameIndex, Recorder: recorder{w},
+		Reader: cached, Live: live, ClusterIndex: wake.ClusterIndex, Recorder: recorder{w},
 	}
 	switch w.cut {
 	case "cap":
@@ -168,7 +168,7 @@ func (m *manager) setUp() error {
 		}),
 		(&reclaim.Reconciler{
 			Clock: m, Reader: cached, Children: read, Actuate: write, ClusterCache: clusters, Recorder: recorder{w}, ReclaimTracker: rush,
-		}).SetupWithManager(m.ofController(), "", scheduledmachine.ClusterNameIndex, m.options()),
+		}).SetupWithManager(m.ofController(), "", m.options()),
 		(&departure.HookReconciler{
 			Clock: m, Reader: cached, Live: live, Actuate: write, Recorder: recorder{w}, WatchFilter: hookFilter,
 		}).SetupWithManager(m.ofController(), m.options()),
@@ -293,7 +293,7 @@ func indexKeys(obj client.Object) (keys []string) {
 	under := func(field, value string) { keys = append(keys, indexKey(kindOf(obj), field, value)) }
 	switch obj := obj.(type) {
 	case *v1alpha1.ScheduledMachine:
-		under(scheduledmachine.ClusterNameIndex, obj.Spec.ClusterName)
+		under(wake.ClusterIndex, obj.Spec.ClusterName)
 		for _, host := range scheduledmachine.HostKeys(obj) {
 			under(scheduledmachine.HostIndex, host)
 		}

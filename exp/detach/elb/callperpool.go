@@ -12,13 +12,13 @@ import (
 
 // callPerPool calls an API action for the members of each pool, in batches. It skips a pool that does not exist. It
 // continues after an error, unless AWS throttles the requests or the context has ended.
-func callPerPool(ctx context.Context, memberships []balancer.Membership, action string, gone func(error) bool, call func(pool string, members []balancer.Membership) error) error {
+func callPerPool(ctx context.Context, memberships []balancer.Membership, action string, call func(pool string, members []balancer.Membership) error) error {
 	pools, of := byPool(memberships)
 	var failures []error
 	for _, pool := range pools {
 		for members := range slices.Chunk(of[pool], batch) {
 			err := call(pool, members)
-			if err == nil || gone(err) {
+			if err == nil || isGone(err) {
 				continue
 			}
 			err = explain(action, pool, err)

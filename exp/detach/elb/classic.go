@@ -152,7 +152,7 @@ func instances(b types.LoadBalancerDescription) []string {
 
 // Drain implements balancer.Driver.
 func (c *Classic) Drain(ctx context.Context, memberships []balancer.Membership) error {
-	return callPerPool(ctx, memberships, "DeregisterInstancesFromLoadBalancer", isNotFound, func(name string, members []balancer.Membership) error {
+	return callPerPool(ctx, memberships, "DeregisterInstancesFromLoadBalancer", func(name string, members []balancer.Membership) error {
 		s, err := c.clients.at(ctx, c.spec.AWSAccess)
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func (c *Classic) Drain(ctx context.Context, memberships []balancer.Membership) 
 
 // Restore implements balancer.Driver.
 func (c *Classic) Restore(ctx context.Context, memberships []balancer.Membership) error {
-	return callPerPool(ctx, memberships, "RegisterInstancesWithLoadBalancer", isNotFound, func(name string, members []balancer.Membership) error {
+	return callPerPool(ctx, memberships, "RegisterInstancesWithLoadBalancer", func(name string, members []balancer.Membership) error {
 		s, err := c.clients.at(ctx, c.spec.AWSAccess)
 		if err == nil {
 			s.drains.forget(members)
@@ -178,12 +178,6 @@ func (c *Classic) Restore(ctx context.Context, memberships []balancer.Membership
 		}
 		return err
 	})
-}
-
-// isNotFound reports whether the error means that the load balancer does not exist.
-func isNotFound(err error) bool {
-	_, gone := errors.AsType[*types.AccessPointNotFoundException](err)
-	return gone
 }
 
 // named returns the instances of memberships.

@@ -6,6 +6,7 @@
 package elb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -115,8 +116,8 @@ func (c *Clients) at(ctx context.Context, access expv1.AWSAccess) (*services, er
 	}
 	s := &services{
 		used:         now,
-		targetGroups: elbv2.NewFromConfig(cfg, func(o *elbv2.Options) { o.BaseEndpoint = or(endpoint, o.BaseEndpoint) }),
-		classic:      classic.NewFromConfig(cfg, func(o *classic.Options) { o.BaseEndpoint = or(endpoint, o.BaseEndpoint) }),
+		targetGroups: elbv2.NewFromConfig(cfg, func(o *elbv2.Options) { o.BaseEndpoint = cmp.Or(endpoint, o.BaseEndpoint) }),
+		classic:      classic.NewFromConfig(cfg, func(o *classic.Options) { o.BaseEndpoint = cmp.Or(endpoint, o.BaseEndpoint) }),
 		groups:       newShared[[]types.TargetGroup](c.now),
 		health:       newShared[targetHealth](c.now),
 		balancers:    newShared[[]classictypes.LoadBalancerDescription](c.now),
@@ -174,14 +175,6 @@ func (b *body) Read(p []byte) (int, error) {
 // unread returns the error for a configuration that could not be read.
 func unread(err error) error {
 	return failure{"reading AWS' configuration: " + clip.Note(err.Error()), err}
-}
-
-// or returns the first pointer that is not nil.
-func or(first, second *string) *string {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // validate rejects an invalid region or endpoint, because each request carries a signature of the manager's

@@ -215,8 +215,7 @@ func TestManyMembershipsAreToldInBatches(t *testing.T) {
 		many = append(many, balancer.Membership{Pool: fmt.Sprint(n % 2), Member: fmt.Sprint(n)})
 	}
 	var sizes []int
-	none := func(error) bool { return false }
-	if err := callPerPool(t.Context(), many, "RegisterTargets", none, func(_ string, members []balancer.Membership) error {
+	if err := callPerPool(t.Context(), many, "RegisterTargets", func(_ string, members []balancer.Membership) error {
 		sizes = append(sizes, len(members))
 		return nil
 	}); err != nil {
@@ -230,7 +229,6 @@ func TestManyMembershipsAreToldInBatches(t *testing.T) {
 // TestNobodyIsToldAfterAThrottle: no call follows after throttling, or after the context has ended.
 func TestNobodyIsToldAfterAThrottle(t *testing.T) {
 	pools := []balancer.Membership{{Pool: "a"}, {Pool: "b"}, {Pool: "c"}}
-	none := func(error) bool { return false }
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for reason, c := range map[string]struct {
@@ -243,7 +241,7 @@ func TestNobodyIsToldAfterAThrottle(t *testing.T) {
 		"Canceled":  {canceled, context.Canceled, 1},
 	} {
 		called := 0
-		err := callPerPool(c.ctx, pools, "DeregisterTargets", none, func(string, []balancer.Membership) error {
+		err := callPerPool(c.ctx, pools, "DeregisterTargets", func(string, []balancer.Membership) error {
 			called++
 			return c.err
 		})

@@ -13,6 +13,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	classictypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing/types"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -150,4 +152,11 @@ func isThrottled(err error) bool { return throttled.IsErrorThrottle(err) == aws.
 // ended.
 func stopsCalls(ctx context.Context, err error) bool {
 	return errors.Is(err, balancer.ErrThrottled) || ctx.Err() != nil
+}
+
+// isGone reports whether the error means that the target group or load balancer does not exist.
+func isGone(err error) bool {
+	_, group := errors.AsType[*types.TargetGroupNotFoundException](err)
+	_, loadBalancer := errors.AsType[*classictypes.AccessPointNotFoundException](err)
+	return group || loadBalancer
 }

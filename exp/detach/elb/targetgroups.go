@@ -173,12 +173,6 @@ func (t *TargetGroups) readHealth(ctx context.Context, group string) (targetHeal
 	return health, nil
 }
 
-// isGone reports whether the error means that the group does not exist.
-func isGone(err error) bool {
-	_, gone := errors.AsType[*types.TargetGroupNotFoundException](err)
-	return gone
-}
-
 // Status implements balancer.Driver. A target that is not registered is Drained: its deregistration delay is over, and
 // Restore registers it again. It is Absent only if its group does not exist. It is Disabled while no load balancer uses
 // the group or the target. With an error the memberships of groups that did not answer are Unknown.
@@ -228,7 +222,7 @@ func unknown(memberships []balancer.Membership) []balancer.Status {
 // Drain implements balancer.Driver. Deregistration of a target that is not registered is no error, but counts against
 // the request limit. Pass only memberships that are Attached.
 func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Membership) error {
-	return callPerPool(ctx, memberships, "DeregisterTargets", isGone, func(group string, members []balancer.Membership) error {
+	return callPerPool(ctx, memberships, "DeregisterTargets", func(group string, members []balancer.Membership) error {
 		s, err := t.clients.at(ctx, t.spec.AWSAccess)
 		if err != nil {
 			return err
@@ -244,7 +238,7 @@ func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Members
 
 // Restore implements balancer.Driver. It registers targets with their recorded ports and zones.
 func (t *TargetGroups) Restore(ctx context.Context, memberships []balancer.Membership) error {
-	return callPerPool(ctx, memberships, "RegisterTargets", isGone, func(group string, members []balancer.Membership) error {
+	return callPerPool(ctx, memberships, "RegisterTargets", func(group string, members []balancer.Membership) error {
 		s, err := t.clients.at(ctx, t.spec.AWSAccess)
 		if err == nil {
 			s.drains.forget(members)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -29,10 +30,7 @@ func New(spec expv1.LabelBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *
 		Annotation: expv1.NodeExcludedAnnotation,
 		Owner:      owner,
 		PutOn: func(node *corev1.Node) {
-			if node.Labels == nil {
-				node.Labels = map[string]string{}
-			}
-			node.Labels[corev1.LabelNodeExcludeBalancers] = value
+			metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, value)
 		},
 		TakeOff: func(node *corev1.Node) { delete(node.Labels, corev1.LabelNodeExcludeBalancers) },
 	}, time.Duration(ptr.Deref(spec.WaitSeconds, defaultWait))*time.Second)

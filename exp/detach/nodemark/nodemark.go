@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 
@@ -240,10 +241,7 @@ func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) e
 		if owner == Unmarked {
 			d.mark.PutOn(node)
 		}
-		if node.Annotations == nil {
-			node.Annotations = map[string]string{}
-		}
-		node.Annotations[d.mark.Annotation] = d.clock.Now().UTC().Format(time.RFC3339)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, d.mark.Annotation, d.clock.Now().UTC().Format(time.RFC3339))
 	})
 }
 

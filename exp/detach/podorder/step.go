@@ -9,7 +9,6 @@
 package podorder
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -29,8 +28,8 @@ import (
 )
 
 const (
-	// DefaultDeadline is the total time for all pods of a Node.
-	DefaultDeadline = 5 * time.Minute
+	// deadline is the total time for all pods of a Node.
+	deadline = 5 * time.Minute
 	// callTimeout bounds one read of the pods and the deletions after it.
 	callTimeout = 10 * time.Second
 	// podTimeout bounds the call that stops one pod. An eviction may be retried because of a disruption budget.
@@ -55,8 +54,6 @@ type Step struct {
 	ClusterCache clustercache.ClusterCache
 	// Calls runs the calls in the background, and enqueues the request after each call. Only this Step may use it.
 	Calls *leaving.BackgroundCalls
-	// Deadline is the total time for all pods of a Node. Zero means DefaultDeadline.
-	Deadline time.Duration
 }
 
 // Concerns implements leaving.Step. It returns true for every Machine with a Node, because the pods are not read yet.
@@ -80,10 +77,9 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 }
 
 func (s *Step) live(check func(context.Context) leaving.Response) leaving.RemoteCheck {
-	has := cmp.Or(s.Deadline, DefaultDeadline)
 	return leaving.RemoteCheck{
-		Look: check, MaxWait: has, Call: callTimeout,
-		Reason: v1alpha1.StoppingPodsReason, Unseen: "pods have not been looked at yet", Late: fmt.Sprintf("pods were not stopped within %s", has),
+		Look: check, MaxWait: deadline, Call: callTimeout,
+		Reason: v1alpha1.StoppingPodsReason, Unseen: "pods have not been looked at yet", Late: fmt.Sprintf("pods were not stopped within %s", deadline),
 	}
 }
 

@@ -24,7 +24,7 @@ const concurrency = 4
 
 // A Reconciler reconciles RescheduleRequests on the leader.
 type Reconciler struct {
-	*eviction.RequestReconciler
+	*eviction.Evictor
 
 	// Reader reads requests from the cache.
 	Reader client.Reader
@@ -90,15 +90,10 @@ func (r *Reconciler) within(ctx context.Context, policy client.Object) []ctrl.Re
 	return r.list(ctx, func(*evictionv1.RescheduleRequest) bool { return true }, client.InNamespace(policy.GetNamespace()))
 }
 
-func (r *Reconciler) list(ctx context.Context, wanted func(*evictionv1.RescheduleRequest) bool, opts ...client.ListOption) (found []ctrl.Request) {
+func (r *Reconciler) list(ctx context.Context, wanted func(*evictionv1.RescheduleRequest) bool, opts ...client.ListOption) []ctrl.Request {
 	list := &evictionv1.RescheduleRequestList{}
 	if err := r.Reader.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing RescheduleRequests")
 	}
-	for i := range list.Items {
-		if q := &list.Items[i]; wanted(q) {
-			found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(q)})
-		}
-	}
-	return found
+	return wake.Requests(list.Items, wanted)
 }

@@ -82,7 +82,7 @@ func TestAReplicaThatLosesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &fakeLease{}
 		l := newLeader(lease)
-		r := &Reconciler{RequestReconciler: &eviction.RequestReconciler{Evictor: &eviction.Evictor{Live: hangs{}}}, leader: l}
+		r := &Reconciler{Evictor: &eviction.Evictor{Live: hangs{}}, leader: l}
 		request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "db", Name: "uid"}}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

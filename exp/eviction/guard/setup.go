@@ -83,6 +83,6 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		mgr.Add(s), mgr.Add(lead),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),
-		(&Reconciler{RequestReconciler: &eviction.RequestReconciler{Evictor: evictor}, Reader: mgr.GetClient(), reporter: reports, leader: lead}).SetupWithManager(mgr),
+		(&Reconciler{Evictor: evictor, Reader: mgr.GetClient(), reporter: reports, leader: lead}).SetupWithManager(mgr),
 	)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // HoldUpgradesSetting is the setting of the ExtensionConfig that disables waits of upgrades with the value "false".
@@ -34,8 +35,6 @@ type Handlers struct {
 	Reader client.Reader
 	// Clock returns the current time.
 	Clock clock.PassiveClock
-	// ClusterIndex is the index of ScheduledMachines by the name of their Cluster.
-	ClusterIndex string
 }
 
 // BeforeClusterDelete delays the deletion of a Cluster while it has machines of 5-Spot.
@@ -115,7 +114,7 @@ func (h *Handlers) machines(ctx context.Context, cluster client.Object, now time
 func (h *Handlers) scheduled(ctx context.Context, cluster client.Object) (map[string]*v1alpha1.ScheduledMachine, error) {
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := h.Reader.List(ctx, list, client.InNamespace(cluster.GetNamespace()),
-		client.MatchingFields{h.ClusterIndex: cluster.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{wake.ClusterIndex: cluster.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
 	}
 	found := make(map[string]*v1alpha1.ScheduledMachine, len(list.Items))

@@ -42,7 +42,7 @@ func handlers(t *testing.T, objs ...client.Object) *lifecycle.Handlers {
 		WithIndex(&v1alpha1.ScheduledMachine{}, index, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
 		}).Build()
-	return &lifecycle.Handlers{Reader: reader, Clock: clocktesting.NewFakePassiveClock(noon), ClusterIndex: index}
+	return &lifecycle.Handlers{Reader: reader, Clock: clocktesting.NewFakePassiveClock(noon)}
 }
 
 // cluster returns a Cluster that was deleted at noon.

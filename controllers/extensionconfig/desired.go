@@ -3,61 +3,11 @@
 package extensionconfig
 
 import (
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
-
-// A presence is the owner of the existing ExtensionConfig.
-type presence string
-
-const (
-	absent  presence = "Absent"
-	ours    presence = "Ours"
-	foreign presence = "Foreign"
-)
-
-// facts is the state that a decision depends on.
-type facts struct {
-	// Enabled reports that the extension has to be registered.
-	Enabled bool
-	// Existing is the owner of the existing ExtensionConfig.
-	Existing presence
-	// Current reports that the existing ExtensionConfig equals the desired one.
-	Current bool
-}
-
-// A step is the result of a decision.
-type step string
-
-const (
-	// noChange makes no change.
-	noChange step = "NoChange"
-	// register applies the ExtensionConfig.
-	register step = "Register"
-	// withdraw deletes the ExtensionConfig.
-	withdraw step = "Withdraw"
-	// refuse makes no change, and reports an ExtensionConfig of another writer.
-	refuse step = "Refuse"
-)
-
-// decide returns the next step.
-func decide(f facts) step {
-	switch {
-	case !f.Enabled && f.Existing == ours:
-		return withdraw
-	case !f.Enabled:
-		return noChange
-	case f.Existing == foreign:
-		return refuse
-	case f.Existing == ours && f.Current:
-		return noChange
-	default:
-		return register
-	}
-}
 
 // The labels identify the owner of an ExtensionConfig. The instance is the namespace of the manager, empty outside a
 // cluster. An ExtensionConfig of another instance of 5-Spot is foreign.
@@ -68,16 +18,9 @@ const (
 	managedBy = "5spot"
 )
 
-// presenceOf returns the owner of an ExtensionConfig; nil is absent.
-func presenceOf(existing *runtimev1.ExtensionConfig, o Options) presence {
-	switch {
-	case existing == nil:
-		return absent
-	case existing.Labels[managedByLabel] == managedBy && existing.Labels[instanceLabel] == o.PodNamespace:
-		return ours
-	default:
-		return foreign
-	}
+// ours reports whether an ExtensionConfig exists and belongs to this instance.
+func ours(existing *runtimev1.ExtensionConfig, o Options) bool {
+	return existing != nil && existing.Labels[managedByLabel] == managedBy && existing.Labels[instanceLabel] == o.PodNamespace
 }
 
 // desired returns the ExtensionConfig. It has no settings, because people may set them.
@@ -109,10 +52,4 @@ func current(existing, want *runtimev1.ExtensionConfig) bool {
 	return equality.Semantic.DeepEqual(existing.Spec.ClientConfig, want.Spec.ClientConfig) &&
 		equality.Semantic.DeepEqual(existing.Spec.NamespaceSelector, want.Spec.NamespaceSelector) &&
 		equality.Semantic.DeepEqual(existing.OwnerReferences, want.OwnerReferences)
-}
-
-// stopsForGood reports whether no new manager will start: the Deployment is missing, being deleted, or has zero
-// replicas.
-func stopsForGood(d *appsv1.Deployment) bool {
-	return d == nil || !d.DeletionTimestamp.IsZero() || d.Spec.Replicas != nil && *d.Spec.Replicas == 0
 }

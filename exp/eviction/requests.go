@@ -19,12 +19,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 )
 
-// A RequestReconciler withdraws requests that have no drain or policy any more, and deletes the requests of pods that
-// are gone. One runs in a cluster.
-type RequestReconciler struct {
-	*Evictor
-}
-
 // A RequestResult is the outcome of one reconcile of a request.
 type RequestResult struct {
 	Change verdict.Change
@@ -38,16 +32,17 @@ type RequestResult struct {
 	Overdue bool
 }
 
-// ReconcileRequest carries out the next step of a request: withdraw it, remove the mark of its pod, or delete it.
-func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.ObjectKey) (RequestResult, error) {
+// ReconcileRequest carries out the next step of a request: it withdraws a request that has no drain or policy any more,
+// removes the mark of its pod, or deletes the request of a pod that is gone. One Evictor in a cluster may do it.
+func (e *Evictor) ReconcileRequest(ctx context.Context, key client.ObjectKey) (RequestResult, error) {
 	r := &evictionv1.RescheduleRequest{}
-	switch err := t.Live.Get(ctx, key, r); {
+	switch err := e.Live.Get(ctx, key, r); {
 	case kinds.NoObject(err):
 		return RequestResult{}, nil
 	case err != nil:
 		return RequestResult{}, fmt.Errorf("reading RescheduleRequest: %w", err)
 	}
-	k, pod, err := t.observe(ctx, r)
+	k, pod, err := e.observeRequest(ctx, r)
 	if err != nil {
 		return RequestResult{}, err
 	}
@@ -60,22 +55,22 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 		r.Spec.Intent, r.Spec.WithdrawnTime = evictionv1.IntentWithdrawn, metav1.NewTime(k.Now)
 		delete(r.Labels, evictionv1.ControllerLabel)
 		done.Again = k.Now.Add(verdict.MarkRemovalDelay)
-		return done, t.Write.Patch(ctx, r, before)
+		return done, e.Write.Patch(ctx, r, before)
 	case verdict.RemoveMark:
 		before := pod.DeepCopy()
 		unmark(pod, r)
-		switch err := t.Write.Patch(ctx, pod, before); {
+		switch err := e.Write.Patch(ctx, pod, before); {
 		case Refused(err) && !k.Now.Before(k.WithdrawnAt.Add(k.NameProtection)): // Delete it, or its pod could never be evicted.
 			ctrl.LoggerFrom(ctx).Error(err, "Leaving what asks the operator on the pod", "Pod", client.ObjectKeyFromObject(pod))
 		case kinds.IgnoreNoObject(err) != nil:
 			return done, err
 		}
-		return done, t.drop(ctx, r)
+		return done, e.drop(ctx, r)
 	case verdict.Drop:
-		return done, t.drop(ctx, r)
+		return done, e.drop(ctx, r)
 	case verdict.NoChange:
 		if pod == nil {
-			return done, t.recordPodGone(ctx, r, k)
+			return done, e.recordPodGone(ctx, r, k)
 		}
 	}
 	return done, nil
@@ -83,8 +78,8 @@ func (t *RequestReconciler) ReconcileRequest(ctx context.Context, key client.Obj
 
 // recordPodGone removes the tracking mark, and records since when the pod is gone. The controller label marks requests of
 // the current drain. It goes when the drain ends, so that the next drain starts a new deadline.
-func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.RescheduleRequest, k verdict.RequestFacts) error {
-	if err := t.untrack(ctx, r); err != nil {
+func (e *Evictor) recordPodGone(ctx context.Context, r *evictionv1.RescheduleRequest, k verdict.RequestFacts) error {
+	if err := e.untrack(ctx, r); err != nil {
 		return err
 	}
 	before := r.DeepCopy()
@@ -92,15 +87,15 @@ func (t *RequestReconciler) recordPodGone(ctx context.Context, r *evictionv1.Res
 	if k.Node == verdict.Healthy {
 		delete(r.Labels, evictionv1.ControllerLabel)
 	}
-	return t.Write.Patch(ctx, r, before)
+	return e.Write.Patch(ctx, r, before)
 }
 
-// observe reads the facts of a request, and its pod, nil if the pod is gone.
-func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.RescheduleRequest) (verdict.RequestFacts, *corev1.Pod, error) {
-	k := verdict.RequestFacts{Now: t.Clock.Now(), NameProtection: t.NameProtection, WithdrawnAt: r.Spec.WithdrawnTime.Time}
+// observeRequest reads the facts of a request, and its pod, nil if the pod is gone.
+func (e *Evictor) observeRequest(ctx context.Context, r *evictionv1.RescheduleRequest) (verdict.RequestFacts, *corev1.Pod, error) {
+	k := verdict.RequestFacts{Now: e.Clock.Now(), NameProtection: e.NameProtection, WithdrawnAt: r.Spec.WithdrawnTime.Time}
 	k.Request = *requestFacts(r, verdict.Unknown)
 	pod := &corev1.Pod{}
-	err := t.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name}, pod)
+	err := e.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name}, pod)
 	if client.IgnoreNotFound(err) != nil {
 		return k, nil, fmt.Errorf("reading pod: %w", err)
 	}
@@ -111,23 +106,23 @@ func (t *RequestReconciler) observe(ctx context.Context, r *evictionv1.Reschedul
 		if k.GoneSince = r.Spec.PodTerminatedTime.Time; k.GoneSince.IsZero() || k.GoneSince.After(k.Now) { // A clock was ahead.
 			k.GoneSince = k.Now
 		}
-		k.Node = t.nodeOf(ctx, r.Spec.NodeName)
+		k.Node = e.nodeOf(ctx, r.Spec.NodeName)
 		return k, nil, nil
 	}
-	for _, reader := range []client.Reader{t.Policies, t.Live} { // The cache may lack a new policy.
-		if err := t.observePolicy(ctx, reader, r, pod, &k); err != nil {
+	for _, reader := range []client.Reader{e.Policies, e.Live} { // The cache may lack a new policy.
+		if err := e.observePolicy(ctx, reader, r, pod, &k); err != nil {
 			return k, nil, err
 		}
 		if k.Selected {
 			break
 		}
 	}
-	k.Node = t.nodeOf(ctx, pod.Spec.NodeName)
+	k.Node = e.nodeOf(ctx, pod.Spec.NodeName)
 	return k, pod, nil
 }
 
 // observePolicy reads the policy that selects the pod of the request.
-func (t *RequestReconciler) observePolicy(ctx context.Context, reader client.Reader, r *evictionv1.RescheduleRequest, pod *corev1.Pod, k *verdict.RequestFacts) error {
+func (e *Evictor) observePolicy(ctx context.Context, reader client.Reader, r *evictionv1.RescheduleRequest, pod *corev1.Pod, k *verdict.RequestFacts) error {
 	policies, invalid, err := PoliciesFor(ctx, reader, pod.Namespace)
 	if err != nil {
 		return err
@@ -146,20 +141,20 @@ func (t *RequestReconciler) observePolicy(ctx context.Context, reader client.Rea
 }
 
 // drop removes the tracking mark, then deletes the request.
-func (t *RequestReconciler) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
-	if err := t.untrack(ctx, r); err != nil {
+func (e *Evictor) drop(ctx context.Context, r *evictionv1.RescheduleRequest) error {
+	if err := e.untrack(ctx, r); err != nil {
 		return err
 	}
-	return t.Write.Delete(ctx, r)
+	return e.Write.Delete(ctx, r)
 }
 
 // untrack removes the tracking mark of a request. If the API server refuses the write, the mark stays: it blocks no
 // pod.
-func (t *RequestReconciler) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) error {
+func (e *Evictor) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) error {
 	if r.Spec.Tracking == nil {
 		return nil
 	}
-	err := t.track(ctx, r, false)
+	err := e.track(ctx, r, false)
 	if actuate.Gone(err) || Refused(err) {
 		ctrl.LoggerFrom(ctx).Error(err, "Leaving mark behind", "Pod", client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name})
 		return nil

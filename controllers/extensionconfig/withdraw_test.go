@@ -9,28 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestDecide(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		facts  facts
-		want   step
-	}{
-		"New":          {"Nothing is registered yet.", facts{Enabled: true, Existing: absent}, register},
-		"Settled":      {"What is as it should be is not written.", facts{Enabled: true, Existing: ours, Current: true}, noChange},
-		"Changed":      {"Somebody changed it, or our certificate was replaced.", facts{Enabled: true, Existing: ours}, register},
-		"Foreign":      {"Somebody else's is never taken over.", facts{Enabled: true, Existing: foreign}, refuse},
-		"Disabled":     {"Ours goes when it is turned off.", facts{Existing: ours, Current: true}, withdraw},
-		"DisabledBoth": {"Somebody else's stays.", facts{Existing: foreign}, noChange},
-		"DisabledNone": {"And nothing is there to withdraw.", facts{Existing: absent}, noChange},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := decide(tc.facts); got != tc.want {
-				t.Errorf("%s\ngot %s, want %s", tc.reason, got, tc.want)
-			}
-		})
-	}
-}
-
 func TestGoesForGood(t *testing.T) {
 	with := func(replicas *int32, deleting bool) *appsv1.Deployment {
 		d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: replicas}}

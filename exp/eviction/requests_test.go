@@ -189,7 +189,7 @@ func TestAPolicyThatTheLeaderHasNotSeenYet(t *testing.T) {
 			return nil // The cache does not have new objects yet.
 		},
 	})
-	w.reconciler = &eviction.RequestReconciler{Evictor: &evictor}
+	w.reconciler = &evictor
 	if fates := w.tend(); len(fates) != 1 || fates[0] != verdict.NoChange {
 		t.Errorf("got %v: it is withdrawn, and nobody drains it the less", fates)
 	}
