@@ -231,7 +231,7 @@ func (s *shared) setUpMachines() error {
 	return errors.Join(
 		(&departure.Reconciler{
 			Clock: s.Clock, APIClock: doubted, Actuate: s.write, Steps: steps, Cap: s.DepartureCap, Writes: departureWrites, Lease: s.Lease, WipeGuard: s.WipeGuard,
-			Reader: reader, Live: live, ClusterIndex: wake.ClusterIndex, WatchFilter: s.WatchFilter, Recorder: s.recorder,
+			Reader: reader, Live: live, WatchFilter: s.WatchFilter, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
 		(&scheduledmachine.Reconciler{
 			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Children: s.read, Actuate: s.write, Unlimited: s.unlimited,

@@ -96,7 +96,7 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 	var reporter *report.Reporter
 	holder := hold.New(hold.Options{
 		CgroupRoot: o.CgroupRoot, ProcRoot: o.ProcRoot, Log: w.Log, Now: w.Now, Metrics: counts, Report: holdReporter.Set,
-		LastRead: func() { reporter.Refresh(lastReadTimeout) },
+		LastRead: func(ctx context.Context) { reporter.Refresh(ctx, lastReadTimeout) },
 	})
 	reporting.Holder = holder
 	reporter = report.New(reporting)

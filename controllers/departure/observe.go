@@ -19,6 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -80,7 +81,7 @@ type member struct {
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*observation, error) {
 	o := &observation{cluster: &clusterv1.Cluster{}, scheduled: map[string]*v1alpha1.ScheduledMachine{}, candidates: map[string]*machine{}}
 	owners, list := &v1alpha1.ScheduledMachineList{}, &clusterv1.MachineList{}
-	if err := r.Reader.List(ctx, owners, client.InNamespace(key.Namespace), client.MatchingFields{r.ClusterIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Reader.List(ctx, owners, client.InNamespace(key.Namespace), client.MatchingFields{wake.ClusterIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
 	}
 	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {

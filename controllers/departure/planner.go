@@ -51,10 +51,9 @@ type Reconciler struct {
 	// they are held until that is confirmed.
 	WipeGuard bool
 	// Reader reads from the manager's cache: Clusters, Machines, MachineDeletionHooks, the objects of Steps, and
-	// ScheduledMachines by ClusterIndex. Live reads Clusters and ScheduledMachines from the API server. WatchFilter is
+	// ScheduledMachines by wake.ClusterIndex. Live reads Clusters and ScheduledMachines from the API server. WatchFilter is
 	// the value of Cluster API's watch label, empty for all objects.
 	Reader, Live client.Reader
-	ClusterIndex string
 	WatchFilter  string
 	// Recorder records Events on Clusters.
 	Recorder events.EventRecorder

@@ -29,6 +29,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 var (
@@ -40,8 +41,7 @@ var (
 var errLocked = errors.New("a webhook refuses this Machine")
 
 const (
-	lease     = 15 * time.Second
-	indexName = "spec.clusterName"
+	lease = 15 * time.Second
 	// finalizer keeps a deleted object.
 	finalizer = "test/keep"
 )
@@ -105,7 +105,7 @@ func newWorld(t *testing.T, machines int) *world {
 	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(100), begun: map[int]bool{}}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: lab.Name}}
 	w.Client = fake.NewClientBuilder().WithScheme(server.Client.Scheme()).WithObjects(cluster).
-		WithIndex(&v1alpha1.ScheduledMachine{}, indexName, func(o client.Object) []string {
+		WithIndex(&v1alpha1.ScheduledMachine{}, wake.ClusterIndex, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.ScheduledMachine).Spec.ClusterName}
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -193,7 +193,7 @@ func (w *world) start() {
 func (w *world) newPlanner() *planner.Reconciler {
 	return &planner.Reconciler{
 		Clock: w.clock, Cap: 50_000, Lease: lease, WipeGuard: w.guarded, WatchFilter: w.filter, Actuate: actuate.New(w.Client),
-		ClusterIndex: indexName, Reader: objects{Client: w.Client, w: w}, Live: objects{Client: w.Client, w: w, live: true}, Recorder: w.recorder,
+		Reader: objects{Client: w.Client, w: w}, Live: objects{Client: w.Client, w: w, live: true}, Recorder: w.recorder,
 	}
 }
 

@@ -54,24 +54,40 @@ func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines [
 		if !c.keep && installed.PresenceOf(cm, s.key) != installed.Ours {
 			continue
 		}
-		node, err := workload.Node(ctx, s.reader, installed.NodeOf(cm))
+		held, err := s.addConfigMap(ctx, cm, c, claimed)
 		if err != nil {
 			return err
 		}
-		held := node != nil && reportsHeldPods(node)
-		s.holds = s.holds || reclaimapi.TextHasHold(cm.Data[reclaimapi.ConfigMapKey])
 		reported = reported || held
-		switch {
-		case c.keep, claimed && (held || node != nil && reclaimapi.Requested(node.Annotations)):
-			s.kept = true
-		default:
-			s.obsolete = append(s.obsolete, obsolete{cm, node, c.scheduled})
-		}
 	}
 	if reported && !s.holds {
 		s.holds, err = s.canHold(ctx)
 	}
 	return err
+}
+
+// addConfigMap adds what one ConfigMap means. held reports that the agent of its Node reports held pods.
+func (s *scope) addConfigMap(ctx context.Context, cm *corev1.ConfigMap, c claim, claimed bool) (held bool, err error) {
+	node, err := workload.Node(ctx, s.reader, installed.NodeOf(cm))
+	if err != nil {
+		return false, err
+	}
+	requested, held := stateOf(node)
+	if c.keep || claimed && (requested || held) {
+		s.kept = true
+	} else {
+		s.obsolete = append(s.obsolete, obsolete{cm, node, c.scheduled})
+	}
+	s.holds = s.holds || reclaimapi.TextHasHold(cm.Data[reclaimapi.ConfigMapKey])
+	return held, nil
+}
+
+// stateOf reports whether a Node, nil if there is none, has a request, and whether its agent holds pods.
+func stateOf(node *corev1.Node) (requested, held bool) {
+	if node == nil {
+		return false, false
+	}
+	return reclaimapi.Requested(node.Annotations), reportsHeldPods(node)
 }
 
 // canHold reports whether the agents have the cgroup files of their hosts. A report of held pods does not give them

@@ -65,7 +65,7 @@ func (c *crowd) lead() {
 	c.Helper()
 	c.planner = &planner.Reconciler{
 		Clock: c.clock, Actuate: c.r.Actuate, Cap: 50_000, Lease: 15 * time.Second,
-		Reader: c.Indexed(c.Client, wake.ClusterIndex, clusterNames), Live: c.Client, ClusterIndex: wake.ClusterIndex, Recorder: events.NewFakeRecorder(100),
+		Reader: c.Indexed(c.Client, wake.ClusterIndex, clusterNames), Live: c.Client, Recorder: events.NewFakeRecorder(100),
 	}
 	_, err := c.planner.Reconcile(c.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.cluster)})
 	c.Must(err)

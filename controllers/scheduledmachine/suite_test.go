@@ -105,7 +105,7 @@ func (w *world) admit() (requested bool) {
 		if w.planner == nil {
 			w.planner = &planner.Reconciler{
 				Clock: w.clock, Reader: w.Indexed(w.Client, wake.ClusterIndex, clusterNames), Live: w.Client,
-				ClusterIndex: wake.ClusterIndex, Recorder: w.recorder,
+				Recorder: w.recorder,
 			}
 		}
 		w.planner.Actuate = w.r.Actuate

@@ -74,21 +74,19 @@ func writeBelow(directory *os.File, path, text string) error {
 // directories returns the names of the directories in a directory, of at most that many, or all if most is -1.
 func directories(directory *os.File, path string, most int) (names []string, err error) {
 	err = withBelow(directory, path, unix.O_RDONLY|unix.O_DIRECTORY, func(f *os.File) error {
-		for most < 0 || len(names) < most {
-			entries, err := f.ReadDir(64)
+		var entries []os.DirEntry
+		for err == nil && (most < 0 || len(names) < most) {
+			entries, err = f.ReadDir(64)
 			for _, e := range entries {
 				if e.IsDir() {
 					names = append(names, e.Name())
 				}
 			}
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
 		}
-		return nil
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
 	})
 	return names, err
 }

@@ -3,6 +3,7 @@
 package hold
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -164,7 +165,7 @@ func newAgentProcess(open func() (tree, error)) *agentProcess {
 	a := &agentProcess{now: time.Unix(1000, 0), counts: &metrics.Set{}}
 	a.Holder = New(Options{
 		Log: slog.New(slog.DiscardHandler), Metrics: a.counts, Now: func() time.Time { return a.now },
-		Report: func(text string) { a.reports = append(a.reports, text) }, LastRead: func() {},
+		Report: func(text string) { a.reports = append(a.reports, text) }, LastRead: func(context.Context) {},
 	})
 	a.open = open
 	a.search = func(_ string, pods []deviceSearch, found func(deviceSearch)) {

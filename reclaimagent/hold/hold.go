@@ -51,7 +51,7 @@ type Options struct {
 	// Report sets the value of [reclaim.HoldAnnotation]. Empty removes it. It must not block.
 	Report func(text string)
 	// LastRead reads the Node, and calls Observe. The end of a hold waits for it.
-	LastRead func()
+	LastRead func(ctx context.Context)
 }
 
 // Node is what the agent has read of its Node.
@@ -213,7 +213,7 @@ func (h *Holder) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			h.stop()
+			h.stop(context.WithoutCancel(ctx))
 			return
 		case <-h.wake:
 		case <-timer.C:
@@ -226,9 +226,9 @@ func (h *Holder) Run(ctx context.Context) {
 
 // stop releases the pods unless the Node has a request. It reads the Node once more: the manager may have cleared the
 // request, and removed the agent for good. If the Node is gone, the hold stays until the provider resets the host.
-func (h *Holder) stop() {
+func (h *Holder) stop(ctx context.Context) {
 	if h.active != nil {
-		h.o.LastRead()
+		h.o.LastRead(ctx)
 	}
 	in := h.take()
 	for range stopPasses {

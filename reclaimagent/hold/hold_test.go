@@ -89,7 +89,7 @@ func TestHolder(t *testing.T) {
 			story: func(a *agentProcess, _ *fakeHost) {
 				a.Configure(reclaim.Config{})
 				a.steps()
-				a.stop()
+				a.stop(context.Background())
 			},
 			writes:  freeze,
 			reports: []string{text(reclaim.HoldState{Pods: 2})},

@@ -3,6 +3,7 @@
 package hold
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -132,7 +133,7 @@ func (m *history) event(rt *rapid.T) {
 		m.config, m.gone = hold.Draw(rt, "hold"), rapid.Bool().Draw(rt, "gone")
 		m.start()
 	case "term":
-		m.agent.stop()
+		m.agent.stop(context.Background())
 		m.check(rt, "after SIGTERM", m.requested)
 		m.start()
 	case "gone":

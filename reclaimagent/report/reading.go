@@ -58,8 +58,8 @@ func (r *Reporter) reads() *attempts {
 }
 
 // Refresh passes the Node to the Holder, if it can be read within a timeout.
-func (r *Reporter) Refresh(timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+func (r *Reporter) Refresh(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_, _ = r.read(ctx, true, r.reads())
 }

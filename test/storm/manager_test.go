@@ -142,7 +142,7 @@ func (m *manager) setUp() error {
 	clusters := clusters{m: m}
 	planner := &departure.Reconciler{
 		Clock: m, APIClock: m.apiClock, Actuate: write, Cap: 50_000, Lease: lease, WipeGuard: true,
-		Reader: cached, Live: live, ClusterIndex: wake.ClusterIndex, Recorder: recorder{w},
+		Reader: cached, Live: live, Recorder: recorder{w},
 	}
 	switch w.cut {
 	case "cap":
