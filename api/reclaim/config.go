@@ -47,7 +47,7 @@ const (
 	HoldKill Hold = "Kill"
 )
 
-// Enabled reports whether h is one of the values that change pods. An unknown value is not.
+// Enabled reports whether h is one of the values that change pods. It returns false for an unknown value.
 func (h Hold) Enabled() bool { return h == HoldFreeze || h == HoldFreezeOnly || h == HoldKill }
 
 // ConfigFor returns the Config for spec.killIfCommands. Each command is both a process name and a substring of the

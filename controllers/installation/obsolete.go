@@ -36,7 +36,8 @@ type claim struct {
 }
 
 // observeConfigMaps finds 5-Spot's ConfigMaps for Nodes without an agent, and whether an agent may hold pods. The
-// ConfigMap of a Node stays during a reclaim, a pause, under another manager, and while the agent reports that it holds pods.
+// ConfigMap of a Node stays during a reclaim, a pause, under another manager, and while the agent reports that it holds
+// pods.
 func (r *Reconciler) observeConfigMaps(ctx context.Context, s *scope, machines []v1alpha1.ScheduledMachine) error {
 	list := &corev1.ConfigMapList{}
 	ours := client.MatchingLabels(labels.Merge(labels.Set{installed.ManagedByLabel: installed.ManagedBy}, labels.Set(installed.AgentLabels)))

@@ -163,8 +163,8 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 	return next
 }
 
-// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. After a fault over a shared window end, the
-// machines then leave from its end on. The jitter of up to a half spreads their tries: a thousand machines make about 44
+// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. After a fault over a shared
+// window end, the machines then leave from its end on. The jitter of up to a half spreads their tries: a thousand machines make about 44
 // tries per second, and --kube-api-qps allows 1000.
 const maxDepartureRetry = 30 * time.Second
 

@@ -124,6 +124,24 @@ func TestHoldReporter(t *testing.T) {
 	}
 }
 
+// TestAMissingNodeReleasesNoPods has a Node that was deleted: the hold stands until the provider resets the host.
+func TestAMissingNodeReleasesNoPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(machineID, map[string]any{})
+		s.before = func(*server, *http.Request) int { return http.StatusNotFound }
+		unblocked := false
+		r := report.New(report.Options{
+			Client: direct{s}, Node: "ws", MachineID: machineID, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Holder: &observer{enabled: true, unblocked: func(bool) { unblocked = true }},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := r.AwaitRequested(ctx); err == nil || unblocked {
+			t.Errorf("AwaitRequested() = %v, the pods were released: %t", err, unblocked)
+		}
+	})
+}
+
 // TestPodsRunForSomeReads has an API server that is reached only through a pod which the agent has frozen: a tunnel or a
 // proxy in a DaemonSet. Deliver gets through, because the pods run for some attempts. The reads that end the hold must
 // get through as well: otherwise the pods stay frozen after the request has been cleared.

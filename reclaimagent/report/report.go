@@ -69,7 +69,8 @@ type Options struct {
 	Holder    Holder
 }
 
-// Reporter reads and writes one Node. Only one goroutine at a time may call Report or Deliver, and one Requested.
+// Reporter reads and writes one Node. Only one goroutine at a time may call Report or Deliver, and only one may call
+// Requested.
 type Reporter struct {
 	o Options
 	// mergeOnly means that the server rejected a JSON Patch.
@@ -113,7 +114,7 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 }
 
 // attempts are the attempts of one request. After a failure, some run with the pods released, because the request may
-// need one of them: at most one in unblockInterval.
+// need one of them: at most one in unblockInterval. The answer that there is no Node needs none.
 type attempts struct {
 	now       func() time.Time
 	unblock   func(on bool)
@@ -131,7 +132,7 @@ func (a *attempts) do(request func() error) error {
 		a.unblock(false)
 		a.unblocked = a.now()
 	}
-	a.failed = err != nil
+	a.failed = err != nil && kubeapi.Code(err) != http.StatusNotFound
 	return err
 }
 
