@@ -118,7 +118,7 @@ func TestTheGuardIsAway(t *testing.T) {
 			for _, r := range l.guard.Replicas {
 				l.must(l.guard.Start(l.ctx(), r))
 			}
-			l.eventually(http.StatusTooManyRequests, asked, "db")
+			l.evictUntilMarked("db")
 		})
 	}
 }
@@ -150,7 +150,7 @@ func TestAGuardThatHangs(t *testing.T) {
 	l.policy()
 	l.cordon(true, l.nodes[0])
 	l.protected("db", l.nodes[0])
-	l.eventually(http.StatusTooManyRequests, asked, "db")
+	l.evictUntilMarked("db")
 }
 
 // TestOneReplicaHangs while the API server has a connection to it: the API server must switch to the other replica.

@@ -296,10 +296,19 @@ func (l *lab) operator(change ...func(*operator.Options)) *operator.Operator {
 // answer in time, because the machine is busy.
 func (l *lab) evict(name string, change ...func(*policyv1.Eviction)) *metav1.Status {
 	l.t.Helper()
+	unanswered := false
 	for ctx := l.ctx(); ; {
 		status, err := l.tryEvict(ctx, name, change...)
 		l.must(err)
-		if status == nil || !strings.Contains(status.Message, context.DeadlineExceeded.Error()) && !strings.Contains(status.Message, "too many evictions are being decided") {
+		switch {
+		case status == nil:
+			return nil
+		case strings.Contains(status.Message, context.DeadlineExceeded.Error()):
+			unanswered = true // This call may have asked the operator.
+		case !strings.Contains(status.Message, "too many evictions are being decided"):
+			if unanswered && strings.Contains(status.Message, waiting) {
+				status.Message = asked + " by a call that timed out: " + status.Message
+			}
 			return status
 		}
 	}
