@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,11 +33,6 @@ func (r *Reconciler) WithoutWatches() *Reconciler {
 	r.configMaps.Name, r.configMaps.Cache = configMapsWatch, r.ClusterCache
 	r.retries = wake.Backoff()
 	return r
-}
-
-// Collector returns the metrics collector; it reports after elected is closed.
-func Collector(reader client.Reader, elected <-chan struct{}) prometheus.Collector {
-	return collector{reader, elected}
 }
 
 // TakeRollout has n other agents of a Cluster get additional programs.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -478,35 +477,5 @@ func TestOthersConditionsAreKept(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Watching", "", written...)
 	if !conditions.IsTrue(w.sm, v1alpha1.HostClaimedCondition) {
 		t.Error("another controller's condition is gone")
-	}
-}
-
-func TestUnprotectedMachinesAreCounted(t *testing.T) {
-	w := joined(t)
-	w.want("", "", "")
-	w.clock.SetTime(w.clock.Now().Add(time.Minute))
-	w.want(metav1.ConditionFalse, "AgentNotRunning", "", written...)
-	other := testenv.ScheduledMachine(w.sm.Namespace, "other")
-	w.Create(other)
-	elected := make(chan struct{})
-	own := w.Recorded(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-		return c.List(ctx, list, append(opts, client.InNamespace(w.sm.Namespace))...)
-	}})
-	c := node.Collector(own, elected)
-	if n := testutil.CollectAndCount(c); n != 0 {
-		t.Errorf("who does not lead counts nothing, not %d", n)
-	}
-	close(elected)
-	want := `# HELP fivespot_unprotected_machines Machines with killIfCommands whose reclaim agent is not known to be watching, by namespace, Cluster and reason of OwnerProtected. Reported by the leader only.
-# TYPE fivespot_unprotected_machines gauge
-fivespot_unprotected_machines{cluster="lab",namespace="` + w.sm.Namespace + `",reason="AgentNotRunning"} 1
-`
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
-	w.runAgent("java")
-	w.want(metav1.ConditionTrue, "Watching", "", written...)
-	if n := testutil.CollectAndCount(c); n != 0 {
-		t.Errorf("who is protected is not counted: %d", n)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -49,9 +48,6 @@ func CacheByObject() map[client.Object]cache.ByObject {
 
 // SetupWithManager adds the controller to mgr. Machines have Cluster API's index by Node name.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts controller.Options) error {
-	if err := metrics.Registry.Register(collector{mgr.GetClient(), mgr.Elected()}); err != nil {
-		return fmt.Errorf("registering metrics of %s: %w", name, err)
-	}
 	log := mgr.GetLogger().WithValues("controller", name)
 	mapper := wake.Mapper{Reader: r.Reader}
 	r.watchFilter, r.retries = watchFilter, wake.Backoff()

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -53,8 +51,6 @@ func (s screening) List(ctx context.Context, list client.ObjectList, opts ...cli
 // run runs the controller in a manager, and returns after it has screened the machine.
 func run(f *testenv.Fixture, sm *v1alpha1.ScheduledMachine, workload clustercache.ClusterCache, r *node.Reconciler) {
 	f.Helper()
-	registry := metrics.Registry // A registry accepts each metric once.
-	metrics.Registry = prometheus.NewRegistry()
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 		Scheme: f.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{sm.Namespace: {}}},
@@ -73,7 +69,7 @@ func run(f *testenv.Fixture, sm *v1alpha1.ScheduledMachine, workload clustercach
 			f.Errorf("running manager: %v", err)
 		}
 	})
-	f.Cleanup(func() { stop(); ended.Wait(); metrics.Registry = registry })
+	f.Cleanup(func() { stop(); ended.Wait() })
 	<-asked
 }
 

@@ -41,8 +41,8 @@ var (
 	machines = prometheus.NewDesc("fivespot_machines",
 		"ScheduledMachines by phase, namespace and Cluster. Reported by the leader only.", []string{"phase", "namespace", "cluster"}, nil)
 	machineConditions = prometheus.NewDesc("fivespot_machine_conditions",
-		"ScheduledMachines by the status of each condition, namespace and Cluster. Reported by the leader only.",
-		[]string{"condition", "status", "namespace", "cluster"}, nil)
+		"ScheduledMachines by the status and reason of each condition, namespace and Cluster. Reported by the leader only.",
+		[]string{"condition", "status", "reason", "namespace", "cluster"}, nil)
 	departuresLate = prometheus.NewDesc("fivespot_departures_late",
 		"Machines that still exist after the end of their gracefulShutdownTimeout, by namespace and Cluster. Reported by the leader only.",
 		[]string{"namespace", "cluster"}, nil)
@@ -129,18 +129,18 @@ func (f fleet) Collect(ch chan<- prometheus.Metric) {
 	}
 	type key struct {
 		of     *prometheus.Desc
-		labels [4]string
+		labels [5]string
 	}
-	counts, labels := map[key]float64{}, map[*prometheus.Desc]int{machines: 3, machineConditions: 4, departuresLate: 2}
+	counts, labels := map[key]float64{}, map[*prometheus.Desc]int{machines: 3, machineConditions: 5, departuresLate: 2}
 	now, deleted := f.clock.Now(), deletedMachines(leaving)
 	for i := range list {
 		sm := &list[i]
 		phase := cmp.Or(sm.Status.Phase, v1alpha1.PhasePending)
-		counts[key{machines, [4]string{string(phase), sm.Namespace, sm.Spec.ClusterName}}]++
+		counts[key{machines, [5]string{string(phase), sm.Namespace, sm.Spec.ClusterName}}]++
 		for _, c := range sm.Status.Conditions {
-			counts[key{machineConditions, [4]string{c.Type, string(c.Status), sm.Namespace, sm.Spec.ClusterName}}]++
+			counts[key{machineConditions, [5]string{c.Type, string(c.Status), c.Reason, sm.Namespace, sm.Spec.ClusterName}}]++
 		}
-		late := key{departuresLate, [4]string{sm.Namespace, sm.Spec.ClusterName}}
+		late := key{departuresLate, [5]string{sm.Namespace, sm.Spec.ClusterName}}
 		counts[late] += 0 // Every Cluster has a series.
 		if m := deleted[client.ObjectKeyFromObject(sm)]; m != nil && isLate(m, sm, now) {
 			counts[late]++

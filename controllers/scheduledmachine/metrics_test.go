@@ -108,7 +108,8 @@ func fleetOf(t *testing.T) client.Reader {
 	running.Labels = map[string]string{clusterv1.WatchLabel: "mine"}
 	running.Status.Phase = v1alpha1.PhaseActive
 	running.Status.Conditions = []metav1.Condition{
-		{Type: "MachineReady", Status: metav1.ConditionTrue}, {Type: "WorkloadClusterReachable", Status: metav1.ConditionFalse},
+		{Type: "MachineReady", Status: metav1.ConditionTrue, Reason: "NodeReady"},
+		{Type: "WorkloadClusterReachable", Status: metav1.ConditionFalse, Reason: "NotConnected"},
 	}
 	another.Namespace, another.Name, another.Spec.ClusterName = "farm", "b", "real"
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(running, another).Build()
@@ -117,10 +118,10 @@ func fleetOf(t *testing.T) client.Reader {
 func TestTheFleetIsCountedOnce(t *testing.T) {
 	elected := make(chan struct{})
 	close(elected)
-	const conditions = `# HELP fivespot_machine_conditions ScheduledMachines by the status of each condition, namespace and Cluster. Reported by the leader only.
+	const conditions = `# HELP fivespot_machine_conditions ScheduledMachines by the status and reason of each condition, namespace and Cluster. Reported by the leader only.
 # TYPE fivespot_machine_conditions gauge
-fivespot_machine_conditions{cluster="real",condition="MachineReady",namespace="farm",status="True"} 1
-fivespot_machine_conditions{cluster="real",condition="WorkloadClusterReachable",namespace="farm",status="False"} 1
+fivespot_machine_conditions{cluster="real",condition="MachineReady",namespace="farm",reason="NodeReady",status="True"} 1
+fivespot_machine_conditions{cluster="real",condition="WorkloadClusterReachable",namespace="farm",reason="NotConnected",status="False"} 1
 `
 	const phases = `# HELP fivespot_machines ScheduledMachines by phase, namespace and Cluster. Reported by the leader only.
 # TYPE fivespot_machines gauge

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -89,5 +90,30 @@ func TestWalkIsBoundedInMemory(t *testing.T) {
 	}
 	if used > 256<<10 {
 		t.Errorf("a walk over 10 directories allocated %d KiB", used>>10)
+	}
+}
+
+// TestWalkIsBoundedInDepth walks a directory in which directories are nested deeper than maxDepth.
+func TestWalkIsBoundedInDepth(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, strings.Repeat("c/", maxDepth+2)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	visited := 0
+	err = walk(dir, "", 1_000, func(string) bool { visited++; return true })
+	if want := maxDepth + 1; visited != want || err != nil {
+		t.Errorf("visited %d directories, want %d: %v", visited, want, err)
+	}
+}
+
+// TestOldKernel covers a kernel without openat2(2), which is from Linux 5.6.
+func TestOldKernel(t *testing.T) {
+	if err := classify("kubepods", unix.ENOSYS); !errors.Is(err, errOldKernel) {
+		t.Errorf("classify(ENOSYS) = %v, want %v", err, errOldKernel)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -194,25 +195,30 @@ func (h *holdBench) arm(ctx context.Context, hold reclaim.Hold) (*child, *nodeSe
 	return a, server, err
 }
 
-// askMemory measures how long the memory of killed pods stays in use after the request is on the Node.
+// askMemory measures how long the memory of killed pods stays in use after the request is on the Node. Its peer is a
+// plain SIGKILL: the kernel needs that long to free the memory.
 func (h *holdBench) askMemory(ctx context.Context) error {
 	const most = 10
-	var back []time.Duration
-	for run := range min(h.runs, most) {
-		t, err := h.giveBack(ctx, run)
-		if err != nil {
+	runs := min(h.runs, most)
+	plain, back := make([]time.Duration, runs), make([]time.Duration, runs)
+	for i := range runs {
+		var err error
+		if plain[i], err = h.fill(ctx, fmt.Sprintf("podkilled%d", i), h.kill); err != nil {
 			return err
 		}
-		back = append(back, t)
+		if back[i], err = h.fill(ctx, fmt.Sprintf("podmemory%d", i), h.giveBack); err != nil {
+			return err
+		}
 	}
+	limit := spread(fmt.Sprintf("SIGKILL → %d MiB back", h.memory), plain)
+	h.add(limit)
 	f := spread(fmt.Sprintf("Kill: request on the Node → %d MiB back", h.memory), back)
-	h.add(f.goal("≤ 250", f.Max <= 250))
+	h.add(f.against("SIGKILL", limit).goal("≤ 250", f.Max <= 250))
 	return nil
 }
 
-// giveBack runs a pod with memory, and the owner's program. It returns the time from the request to the end of the pod.
-func (h *holdBench) giveBack(ctx context.Context, run int) (time.Duration, error) {
-	pod := fmt.Sprintf("podmemory%d", run)
+// fill runs a pod with memory, and returns how long free takes.
+func (h *holdBench) fill(ctx context.Context, pod string, free func(context.Context, string, *child) (time.Duration, error)) (time.Duration, error) {
 	c, err := captured(func(out *os.File) (*exec.Cmd, error) {
 		return h.pods.start(ctx, pod, out, h.owner, "memory", strconv.Itoa(h.memory))
 	})
@@ -223,6 +229,27 @@ func (h *holdBench) giveBack(ctx context.Context, run int) (time.Duration, error
 	if _, err := c.await("ready", patience); err != nil {
 		return 0, err
 	}
+	return free(ctx, pod, c)
+}
+
+// kill kills the pod's only process, and returns the time until the pod is gone.
+func (h *holdBench) kill(ctx context.Context, pod string, c *child) (time.Duration, error) {
+	at := clk.Now()
+	c.signal(syscall.SIGKILL)
+	return h.sinceGone(ctx, pod, at)
+}
+
+func (h *holdBench) sinceGone(ctx context.Context, pod string, at time.Time) (time.Duration, error) {
+	for !h.pods.gone(pod) {
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+	return clk.Since(at), nil
+}
+
+// giveBack runs the owner's program. It returns the time from the request to the end of the pod.
+func (h *holdBench) giveBack(ctx context.Context, pod string, _ *child) (time.Duration, error) {
 	a, server, err := h.arm(ctx, reclaim.HoldKill)
 	if err != nil {
 		return 0, err
@@ -234,12 +261,8 @@ func (h *holdBench) giveBack(ctx context.Context, run int) (time.Duration, error
 	go func() { _, err := h.work(ctx); owner <- err }()
 	select {
 	case at := <-server.requested:
-		for !h.pods.gone(pod) {
-			if err := pause(ctx, time.Millisecond); err != nil {
-				return 0, err
-			}
-		}
-		return clk.Since(at), <-owner
+		took, err := h.sinceGone(ctx, pod, at)
+		return took, errors.Join(err, <-owner)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	case <-time.After(patienceReady): //nolint:forbidigo // no event marks the end

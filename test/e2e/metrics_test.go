@@ -56,7 +56,7 @@ func exposition(text string) map[string]exposed {
 // rare are gauges that a manager with a quiet fleet does not serve: before their first event, or without limits on
 // departures.
 var rare = []string{
-	"fivespot_unprotected_machines", "fivespot_departure_oldest_deferred_seconds", "fivespot_wipe_quarantined",
+	"fivespot_departure_oldest_deferred_seconds", "fivespot_wipe_quarantined",
 	"fivespot_detaching_nodes", "fivespot_load_balancers_unreachable", "fivespot_orphan_machines",
 }
 

@@ -31,6 +31,7 @@ var faults = map[string]string{
 	"FivespotWorkloadClusterUnreachable":    `fivespot_machine_conditions{condition="WorkloadClusterReachable",status="False",namespace="farm",cluster="prod"} 3`,
 	"FivespotMachinesPaused":                `fivespot_machine_conditions{condition="Paused",status="True",namespace="farm",cluster="prod"} 3`,
 	"FivespotOwnersNotProtected":            `fivespot_machine_conditions{condition="OwnerProtected",status="Unknown",namespace="farm",cluster="prod"} 1`,
+	"FivespotHoldUnavailable":               `fivespot_machine_conditions{condition="OwnerProtected",status="True",reason="HoldUnavailable",namespace="farm",cluster="prod"} 1`,
 	"FivespotRapidReReclaims":               `fivespot_rapid_re_reclaims_total 40`,
 	"FivespotTransitionsLate":               "# TYPE fivespot_transition_lag_seconds histogram\nfivespot_transition_lag_seconds_bucket{le=\"1\"} 40\nfivespot_transition_lag_seconds_bucket{le=\"10\"} 40",
 	"FivespotMachinesInError":               `fivespot_machines{phase="Error",namespace="farm",cluster="prod"} 1`,

@@ -28,6 +28,7 @@ func values() map[string]string {
 		"FIVESPOT_NODE_DRAIN_TIMEOUT":        "0s",
 		"FIVESPOT_GRACEFUL_SHUTDOWN_TIMEOUT": "1h",
 		"FIVESPOT_KILL_IF_COMMANDS":          `["idea", "no"]`,
+		"FIVESPOT_RECLAIM_HOLD":              "Freeze",
 		"FIVESPOT_MACHINE_ADDRESS":           "192.0.2.42",
 		"FIVESPOT_MACHINE_SSH_KEY_SECRET":    "42",
 		"FIVESPOT_MACHINE_PORT":              "2222",

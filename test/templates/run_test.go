@@ -120,7 +120,7 @@ func wantUnheard(t *testing.T, s *system.System, c *specs.Cluster, sm *v1alpha1.
 	c.WaitCondition(sm, metav1.Condition{Type: v1alpha1.OwnerProtectedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.AgentNotInstalledReason},
 		"installing reclaim agent: applying Namespace 5spot-system", "needs Kubernetes 1.30 or newer")
 	c.WaitEvents(sm, "Warning OwnerUnprotected")
-	want := fmt.Sprintf("fivespot_unprotected_machines{cluster=%q,namespace=%q,reason=\"AgentNotInstalled\"} 1\n", sm.Spec.ClusterName, sm.Namespace)
+	want := fmt.Sprintf("fivespot_machine_conditions{cluster=%q,condition=\"OwnerProtected\",namespace=%q,reason=\"AgentNotInstalled\",status=\"False\"} 1\n", sm.Spec.ClusterName, sm.Namespace)
 	if got := managerMetrics(t, s); !strings.Contains(got, want) {
 		t.Errorf("no metric %s", want)
 	}
