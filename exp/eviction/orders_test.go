@@ -159,7 +159,7 @@ func (w *tale) next() {
 	case 8:
 		w.tendAny()
 	case 9:
-		d := []time.Duration{5 * time.Second, 31 * time.Second, 11 * time.Minute, 2 * time.Hour}[w.rand.IntN(4)]
+		d := []time.Duration{5 * time.Second, verdict.QueueTTL + time.Second, 11 * time.Minute, 2 * time.Hour}[w.rand.IntN(4)]
 		w.pass(d)
 		w.note("%s pass", d)
 	case 10:
@@ -202,17 +202,20 @@ func (w *tale) dieBeforeAsking(name string) {
 		return nil, nil
 	}
 	_, err := w.try(name)
-	w.note("evict %s, and die: %v; 31s pass", name, err)
+	w.note("evict %s, and die: %v; QueueTTL passes", name, err)
 	w.Fail = nil
-	w.pass(31 * time.Second)
+	w.pass(verdict.QueueTTL + time.Second)
 }
+
+// longestCall is longer than an API server waits for an admission webhook.
+const longestCall = 15 * time.Second
 
 // disturb fails the next write, loses its reply, or runs another event before it. No call takes longer than verdict
 // allows.
 func (w *tale) disturb() {
 	begin := w.clock.Now()
 	w.Fail = func(int) (before, after error) {
-		if w.clock.Now().Sub(begin) >= verdict.QueueTTL/2 { // Every call has ended by then, and writes nothing more.
+		if w.clock.Now().Sub(begin) >= longestCall { // Every call has ended by then, and writes nothing more.
 			return testenv.ErrLost, nil
 		}
 		switch w.rand.IntN(8) {
@@ -232,7 +235,7 @@ func (w *tale) disturb() {
 				}
 				w.busy--
 				w.Fail = fail
-				if w.clock.Now().Sub(begin) >= verdict.QueueTTL/2 { // Every call has ended by then.
+				if w.clock.Now().Sub(begin) >= longestCall { // Every call has ended by then.
 					w.note("a call has ended")
 					return testenv.ErrLost, nil
 				}

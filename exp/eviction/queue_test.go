@@ -65,6 +65,39 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// TestTurnsAtThePaceOfADrain evicts all pods again and again, as Cluster API's drain does every 20 s. Each pod has moved
+// 10 s after its operator was asked.
+func TestTurnsAtThePaceOfADrain(t *testing.T) {
+	for _, retry := range []time.Duration{20 * time.Second, 35 * time.Second, 50 * time.Second, verdict.QueueTTL} {
+		t.Run(retry.String(), func(t *testing.T) { turnsAt(t, retry) })
+	}
+}
+
+func turnsAt(t *testing.T, retry time.Duration) {
+	t.Helper()
+	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+	pods := []*corev1.Pod{w.pod("db-0", 0), w.pod("db-1", 0), w.pod("db-2", 0), w.pod("db-3", 0)}
+	w.drain(0, true)
+	for retries := 0; len(pods) > 0; retries++ {
+		if retries > 12 {
+			t.Fatalf("%d pods are left after %d retries", len(pods), retries)
+		}
+		for _, p := range pods {
+			_, err := w.try(p.Name)
+			w.Must(err)
+		}
+		w.pass(10 * time.Second)
+		pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool {
+			if !w.isMarked(p) {
+				return false
+			}
+			w.leave(p)
+			return true
+		})
+		w.pass(retry - 10*time.Second)
+	}
+}
+
 // TestAPlaceInTheLineIsNotLostWhileItIsUsed has a place that expires between the read and the write.
 func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
@@ -73,7 +106,7 @@ func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	second, third := w.pod("db-1", 0), w.pod("db-2", 0)
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
-	w.pass(20 * time.Second)
+	w.pass(verdict.QueueTTL - 10*time.Second)
 	w.evict("db-2", verdict.Wait, verdict.WaitingForTurn)
 	w.pass(9 * time.Second)
 	w.leave(first)
@@ -217,7 +250,7 @@ func TestAnOperatorThatBeginsIsBusy(t *testing.T) {
 	w.evict("db-0", verdict.Wait, verdict.Requested)
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
 	w.Edit(p, func() { delete(p.Annotations, moveKey) })
-	w.pass(31 * time.Second)
+	w.pass(verdict.QueueTTL + time.Second)
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
 }
 
@@ -240,7 +273,7 @@ func TestAnUnconfirmedMarkCounts(t *testing.T) {
 		t.Fatalf("got %+v of %v", r, w.Writes)
 	}
 	w.Edit(p, func() { delete(p.Annotations, moveKey) })
-	w.pass(31 * time.Second)
+	w.pass(verdict.QueueTTL + time.Second)
 	w.evict("db-1", verdict.Wait, verdict.WaitingForTurn)
 }
 

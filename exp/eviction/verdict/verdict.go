@@ -228,9 +228,14 @@ func (f Facts) healthy() Decision {
 	}
 }
 
-// QueueTTL is how long a request keeps its place. A guard marks only in the first half, so that even its slowest write
-// ends before others ignore the request.
-const QueueTTL = 30 * time.Second
+const (
+	// QueueTTL is how long a request keeps its place. It is longer than two retries of Cluster API's drain, which are
+	// 20 s apart.
+	QueueTTL = time.Minute
+	// longestWrite bounds a write of the guard. A pod is not marked in the last part of QueueTTL: the mark must be
+	// written before others ignore the request.
+	longestWrite = 15 * time.Second
+)
 
 // requestMove decides on a pod that must leave its Node.
 func (f Facts) requestMove(relocation bool) Decision {
@@ -254,10 +259,13 @@ func (f Facts) requestMove(relocation bool) Decision {
 		}
 	case f.Policy.Most > 0 && f.Others >= f.Policy.Most:
 		return f.wait(WaitingForTurn, "its operator is moving as many other pods as the policy allows")
-	case !f.Now.Before(r.queued(f.Now).Add(QueueTTL / 2)): // It must still have its place when the mark is written.
-		ask.Write = Queue
-	default:
+	case f.Now.Before(r.queued(f.Now).Add(QueueTTL - longestWrite)):
 		ask.Write = Mark
+	case f.Policy.Most > 0 && r.Fresh(f.Now):
+		// Others count it. Queued again now, it would be behind them, and they behind it: none would ever be marked.
+		return f.wait(WaitingForTurn, fmt.Sprintf("its turn comes within %s", longestWrite))
+	default:
+		ask.Write = Queue
 	}
 	return ask
 }
@@ -268,7 +276,7 @@ func (r Request) Fresh(now time.Time) bool { return now.Before(r.queued(now).Add
 // queued returns when the request entered the queue. It ignores a time in the future, which comes from a clock that was
 // ahead.
 func (r Request) queued(now time.Time) time.Time {
-	if r.Queued.After(now.Add(QueueTTL / 2)) {
+	if r.Queued.After(now.Add(longestWrite)) {
 		return r.Since
 	}
 	return r.Queued
