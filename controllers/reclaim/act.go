@@ -55,7 +55,13 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.DropRequest:
 		return kinds.IgnoreNoObject(r.forget(ctx, s))
 	case lifecycle.Eject:
-		return r.eject(ctx, s)
+		err := r.eject(ctx, s)
+		if err != nil && s.ejected {
+			// The patch of the Machine, which is retried until it succeeds, does not delay the Node.
+			s.unseen = r.readNode(ctx, s)
+			_ = r.act(ctx, s, lifecycle.NodeStep(r.facts(s)))
+		}
+		return err
 	case lifecycle.DisableSchedule:
 		return r.disarm(ctx, s)
 	case lifecycle.Evict:
@@ -194,7 +200,9 @@ func (r *Reconciler) eject(ctx context.Context, s *scope) error {
 		if !deleted {
 			now := r.Clock.Now()
 			s.observeStage(stageDeleted, s.since(), now)
-			r.deletions.Store(client.ObjectKeyFromObject(s.scheduled), now)
+			if s.scheduled.BeingReclaimed() {
+				r.deletions.Store(client.ObjectKeyFromObject(s.scheduled), now)
+			}
 		}
 	}
 	if !s.providerRead {
@@ -228,7 +236,7 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	sm.SetServedReclaim(record)
 	sm.AddGiveBack(v1alpha1.GiveBack{ReclaimRecord: record}.Deleted(r.deletionOf(sm), sm.Status.ReclaimHold))
 	err := r.Actuate.PatchLocked(ctx, sm, before)
-	if kinds.IgnoreNoObject(err) != nil {
+	if kinds.IgnoreNoObject(err) != nil && !r.isServed(ctx, sm, record) {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
 	s.observeStage(stageGone, since, r.Clock.Now())
@@ -242,6 +250,14 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 			"To lend it again: kubectl 5spot -n %s resume %s%s",
 		clip.To(record.Why(), maxQuoted), sm.Namespace, sm.Name, otherWay(sm))
 	return nil
+}
+
+// isServed reports whether the API server has the record of the served reclaim: the answer to a patch can be lost.
+func (r *Reconciler) isServed(ctx context.Context, sm *v1alpha1.ScheduledMachine, record v1alpha1.ReclaimRecord) bool {
+	live := &v1alpha1.ScheduledMachine{}
+	err := r.Children.Live.Get(ctx, client.ObjectKeyFromObject(sm), live)
+	served, ok := live.ServedReclaim()
+	return err == nil && live.UID == sm.UID && ok && served == record
 }
 
 // deletionOf returns when the Machine was deleted, zero if this process did not see it.

@@ -89,6 +89,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if s == nil {
 		return ctrl.Result{}, nil
 	}
+	if s.children.Machine == nil && !sm.BeingReclaimed() {
+		r.deletions.Delete(req.NamespacedName)
+	}
 	if wait := r.fresh.Wait(req, s.machineVersion(), r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}

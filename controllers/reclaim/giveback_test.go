@@ -137,6 +137,37 @@ func TestARecalledRequestIsReportedOnce(t *testing.T) {
 	}
 }
 
+// TestALostAnswerEndsTheReclaim loses the answer to the write that turns the schedule off. The machine is then given
+// back a second time, without a Machine.
+func TestALostAnswerEndsTheReclaim(t *testing.T) {
+	w := newWorld(t)
+	w.annotate("true")
+	w.resync()
+	w.gone()
+	w.events()
+	lost := false
+	w.Fail = func(n int) (before, after error) {
+		if lost || w.Writes[n] != "patch ScheduledMachine" {
+			return nil, nil
+		}
+		lost = true
+		return nil, errors.New("the answer is lost")
+	}
+	w.resync()
+	notes := w.events()
+	if !lost || len(notes) != 1 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.EmergencyReclaimDisabledScheduleEvent+" ") {
+		t.Errorf("lost %t, Events %q", lost, notes)
+	}
+	w.Edit(w.sm, func() {
+		w.sm.Annotations[v1alpha1.EmergencyReclaimAnnotation] = v1alpha1.PersonsRequest("", "", noon).String()
+	})
+	w.resync()
+	w.Read(w.sm)
+	if list := w.sm.GiveBacks(); len(list) != 2 || list[0].DeletedAt != "" || list[1].DeletedAt == "" {
+		t.Errorf("the second give-back deleted no Machine: %+v", list)
+	}
+}
+
 // TestTheGiveBackIsRecorded gives a machine back, with and without a restart of the manager meanwhile, and then a
 // machine that is not in the cluster.
 func TestTheGiveBackIsRecorded(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
@@ -60,5 +61,8 @@ func TestAnOwnerIsServedWhileClusterAPIIsDown(t *testing.T) {
 	}
 	if w.machine().DeletionTimestamp.IsZero() {
 		t.Error("the Machine was never deleted, although nobody refuses that")
+	}
+	if w.Read(w.node); !w.tainted(reclaimapi.NodeTaint) {
+		t.Error("the pods of the host wait for Cluster API, too")
 	}
 }

@@ -108,14 +108,14 @@ func DecideReclaim(f ReclaimFacts) Step {
 	case f.Recorded && !f.Ejected, f.Returned && !f.Ejected && !f.ControlPlane:
 		return Eject
 	case f.Recorded:
-		return nodeStep(f)
+		return NodeStep(f)
 	default:
 		return requestStep(f)
 	}
 }
 
-// nodeStep returns the remaining step for the Node of a machine that is being removed.
-func nodeStep(f ReclaimFacts) Step {
+// NodeStep returns the remaining step for the Node of a machine that is being removed.
+func NodeStep(f ReclaimFacts) Step {
 	switch {
 	case f.Node == Present && f.RequestNamesNode && f.InfrastructureGone:
 		return DeleteNode

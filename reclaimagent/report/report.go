@@ -114,7 +114,7 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 }
 
 // attempts are the attempts of one request. After a failure, some run with the pods released, because the request may
-// need one of them: at most one in unblockInterval. The answer that there is no Node needs none.
+// need one of them: at most one in unblockInterval. A request that the API server refuses needs none.
 type attempts struct {
 	now       func() time.Time
 	unblock   func(on bool)
@@ -132,7 +132,8 @@ func (a *attempts) do(request func() error) error {
 		a.unblock(false)
 		a.unblocked = a.now()
 	}
-	a.failed = err != nil && kubeapi.Code(err) != http.StatusNotFound
+	code := kubeapi.Code(err)
+	a.failed = err != nil && (code == 0 || code >= http.StatusInternalServerError)
 	return err
 }
 
