@@ -105,10 +105,14 @@ type Departure struct {
 //
 // +kubebuilder:object:generate=false
 type DepartureWaiting struct {
-	// Reason is a reason of the condition DepartureGated. Message is its message.
+	// Reason is a reason of the condition DepartureGated, or DeletionFailed. Message is its message.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
+
+// DeletionFailed is the reason of a departure that was admitted, and whose Machine could not be deleted before the
+// admission expired. It stays on record until the Machine is deleted.
+const DeletionFailed = "DeletionFailed"
 
 // NewDeparture returns the record of a departure that is admitted now.
 func NewDeparture(reason DepartureReason, now time.Time, actionID string) Departure {

@@ -68,6 +68,8 @@ type member struct {
 	// when its last delete call ended. deleted reports that the API server acknowledged it.
 	admitted, tried time.Time
 	deleted         bool
+	// failure is the error of its last delete call, empty if there is none.
+	failure string
 	// refused is when an admission could last not be written, zero if never. It may have been written.
 	refused time.Time
 	// waiting is the latest answer that this planner wrote to the record. unanswered is when an answer could last not be

@@ -137,6 +137,8 @@ func TestAnAdmissionExpires(t *testing.T) {
 	if state, d := children.StateOf(m, w.clock.Now()); state != children.Requested || d.ExpiredAt.IsZero() || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
 		t.Errorf("the record is %+v, the annotations %v", d, m.Annotations)
 	}
+	failed := v1alpha1.DepartureWaiting{Reason: v1alpha1.DeletionFailed, Message: "deleting Machine " + machineOf(3) + ": a webhook is down"}
+	w.wantWaiting(3, failed)
 	w.undeletable = nil
 	if w.plan(); len(w.begin()) != 0 {
 		t.Error("a delete call that was sent before may still arrive")
@@ -144,6 +146,15 @@ func TestAnAdmissionExpires(t *testing.T) {
 	w.after(departurecap.Window)
 	if w.plan(); !slices.Equal(w.begin(), []int{5}) {
 		t.Error("the machine whose admission expired does not come last")
+	}
+	w.wantWaiting(3, failed)
+}
+
+func (w *world) wantWaiting(i int, want v1alpha1.DepartureWaiting) {
+	w.Helper()
+	_, d := children.StateOf(w.machine(i), w.clock.Now())
+	if diff := cmp.Diff(&want, d.Waiting); diff != "" {
+		w.Errorf("-want, +got:\n%s", diff)
 	}
 }
 

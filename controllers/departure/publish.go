@@ -20,6 +20,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
@@ -41,7 +42,7 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 	}
 	for _, m := range o.expired {
 		writes = append(writes, func() error {
-			_, err := r.set(ctx, m.DeepCopy(), expire(m), children.Withdraw)
+			_, err := r.set(ctx, m.DeepCopy(), expire(m, c.members[m.UID].failure), children.Withdraw)
 			return err
 		})
 	}
@@ -94,7 +95,8 @@ const longestRun = departurecap.Window / 2
 func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, w departurecap.Waiting) (deferred bool, err error) {
 	e, d := c.members[m.UID], m.record
 	was, now := d.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: w.Message}
-	if was != nil && (*was == now || e.waiting == now) || r.Clock.Since(e.unanswered).Abs() < departurecap.Window {
+	failed := isFailed(was) && w.Reason == departurecap.BlastRadiusCap // Its own expired admission may use up the cap.
+	if failed || was != nil && (*was == now || e.waiting == now) || r.Clock.Since(e.unanswered).Abs() < departurecap.Window {
 		return false, nil
 	}
 	d.Waiting = &now
@@ -119,7 +121,10 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 		return nil
 	}
 	d := m.record
-	d.Since, d.Cycle, d.Waiting, d.ExpiredAt = v1alpha1.DepartureTime(now), now.UnixMilli(), nil, metav1.Time{}
+	d.Since, d.Cycle, d.ExpiredAt = v1alpha1.DepartureTime(now), now.UnixMilli(), metav1.Time{}
+	if !isFailed(d.Waiting) {
+		d.Waiting = nil
+	}
 	if m.scheduled != nil {
 		d.Grace = children.FormatGrace(children.GraceOf(m.scheduled))
 	}
@@ -194,7 +199,8 @@ func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitte
 	}
 	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})
 	e.tried = r.Clock.Now()
-	if e.deleted = err == nil; err != nil && !apierrors.IsConflict(err) {
+	if e.deleted, e.failure = err == nil, ""; err != nil && !apierrors.IsConflict(err) {
+		e.failure = err.Error()
 		telemetry.Failed(name)
 		ctrl.LoggerFrom(ctx).Error(err, "Deleting Machine", "Machine", client.ObjectKeyFromObject(m))
 	}
@@ -213,9 +219,18 @@ func (m *machine) intent(now time.Time) actuate.Intent {
 	return i
 }
 
-// expire returns the request that the expired admission of a machine becomes again.
-func expire(m *machine) v1alpha1.Departure {
+// isFailed reports whether the last deletion of a Machine failed.
+func isFailed(w *v1alpha1.DepartureWaiting) bool {
+	return w != nil && w.Reason == v1alpha1.DeletionFailed
+}
+
+// expire returns the request that the expired admission of a machine becomes again. failure is why its Machine could not
+// be deleted, empty if unknown.
+func expire(m *machine, failure string) v1alpha1.Departure {
 	d := m.record
+	if failure != "" {
+		d.Waiting = &v1alpha1.DepartureWaiting{Reason: v1alpha1.DeletionFailed, Message: clip.Message(failure)}
+	}
 	if d.RequestedAt.IsZero() {
 		d.RequestedAt = d.Since
 	}

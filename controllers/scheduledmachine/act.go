@@ -29,10 +29,15 @@ func (r *Reconciler) act(ctx context.Context, s *scope, d lifecycle.Decision) er
 	case lifecycle.Ensure:
 		return r.leaveHost(s, r.ensure(ctx, s))
 	case lifecycle.RequestDeparture:
-		if err := r.request(ctx, s, d); err != nil || s.waiting(r.Clock.Now()) != nil {
+		if err := r.request(ctx, s, d); err != nil {
 			return err
 		}
-		r.awaitPlanner(s)
+		switch w := s.waiting(r.Clock.Now()); {
+		case w == nil:
+			r.awaitPlanner(s)
+		case w.Reason == v1alpha1.DeletionFailed:
+			return errors.New(w.Message)
+		}
 		return nil
 	case lifecycle.Depart:
 		s.pending = workWaits // lifecycle decides Depart only if there is an object to delete.

@@ -159,7 +159,7 @@ func (s *scope) reportCleanup(closes, now time.Time, refused bool) {
 // reportGate sets the condition DepartureGated: why a departure is deferred.
 func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, paused bool) {
 	reason, message := "", ""
-	if w := s.waiting(now); w != nil {
+	if w := s.waiting(now); w != nil && w.Reason != v1alpha1.DeletionFailed {
 		reason, message = w.Reason, w.Message
 	}
 	if paused && s.heldByPause(d, actErr) {

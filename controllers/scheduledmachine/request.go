@@ -32,7 +32,7 @@ func (r *Reconciler) request(ctx context.Context, s *scope, d lifecycle.Decision
 }
 
 // awaitPlanner defers the report until the planner answers on the Machine, for at most one Window. In most cases the
-// planner answers at once. It may not answer at all: the Machine may be paused, or its writes may fail.
+// planner answers at once. It may not answer at all: its writes may fail.
 func (r *Reconciler) awaitPlanner(s *scope) {
 	now := r.Clock.Now()
 	due := r.differing.Until(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}, departurecap.Window, now)
@@ -51,13 +51,14 @@ func (s *scope) exempt() bool {
 	return children.Exempt(s.scheduled, s.cluster)
 }
 
-// waiting returns why the planner has not admitted the departure. It is nil if the departure is not requested, or if
-// the planner has not answered.
+// waiting returns why the planner has not admitted the departure, or could not delete the Machine. It is nil if the
+// departure is not requested, or if the planner has not answered.
 func (s *scope) waiting(now time.Time) *v1alpha1.DepartureWaiting {
 	if s.children.Machine == nil || s.paused || s.suppressed || s.exempt() {
 		return nil
 	}
-	if state, d := children.StateOf(s.children.Machine, now); state == children.Requested {
+	state, d := children.StateOf(s.children.Machine, now)
+	if state == children.Requested || state == children.Admitted && d.Waiting != nil {
 		return d.Waiting
 	}
 	return nil

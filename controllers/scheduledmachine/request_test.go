@@ -398,10 +398,22 @@ func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
 	if state, _ := children.StateOf(m, c.clock.Now()); state == children.Admitted || m.Annotations[v1alpha1.PreDrainHookAnnotation] == "" {
 		t.Errorf("it waits, and has %v", m.Annotations)
 	}
+	for range 3 { // Its next admissions make no difference.
+		c.want(v1alpha1.PhaseError, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReconcileFailedReason)
+		if conditions.Has(c.sm, v1alpha1.DepartureGatedCondition) {
+			t.Error("no rail holds it")
+		}
+		c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
+		c.look()
+	}
 	c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
 	c.Fail = nil
-	if c.look(); len(c.leaving()) != 1 {
-		t.Error("it does not leave in its next turn")
+	for range 2 { // An expired admission counts as a start for one Window.
+		c.look()
+		c.clock.SetTime(c.clock.Now().Add(departurecap.Window))
+	}
+	if len(c.leaving()) != 1 || c.sm.Status.Phase != v1alpha1.PhaseShuttingDown {
+		t.Errorf("it does not leave in its next turn: phase %s", c.sm.Status.Phase)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 // AdmissionLasts is how long an admission is valid. If the Machine is not deleted by then, the departure waits for
@@ -37,7 +38,8 @@ const (
 )
 
 // StateOf returns the state of the departure record of a Machine, and the record. A request has neither Since nor an
-// ExpiredAt in the future, which would count as a start until then.
+// ExpiredAt in the future, which would count as a start until then. A clock that was set back by less than rails.MaxSkew
+// does not undo a departure that has started.
 func StateOf(m *clusterv1.Machine, now time.Time) (DepartureState, v1alpha1.Departure) {
 	d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	switch latest := now.Add(slack); {
@@ -45,14 +47,14 @@ func StateOf(m *clusterv1.Machine, now time.Time) (DepartureState, v1alpha1.Depa
 		return NoDeparture, d
 	case d.MachineUID != m.UID:
 		return OtherMachine, d
+	case !m.DeletionTimestamp.IsZero() && !d.Since.IsZero() && !d.Since.After(now.Add(rails.MaxSkew)):
+		return Started, d
 	case d.Since.IsZero(), d.Since.After(latest):
 		d.Since = metav1.Time{}
 		if d.ExpiredAt.After(latest) {
 			d.ExpiredAt = metav1.Time{}
 		}
 		return Requested, d
-	case !m.DeletionTimestamp.IsZero():
-		return Started, d
 	case now.Before(d.Since.Add(AdmissionLasts)):
 		return Admitted, d
 	default:

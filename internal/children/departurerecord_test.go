@@ -10,6 +10,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
 func TestStateOf(t *testing.T) {
@@ -22,6 +23,8 @@ func TestStateOf(t *testing.T) {
 	}{
 		"Requested":       {time.Time{}, made, false, false, children.Requested},
 		"RequestedByHook": {time.Time{}, made, false, true, children.Requested},
+		"ClockSetBack":    {made.Add(rails.MaxSkew), made, false, true, children.Started},
+		"ByHand":          {made.Add(rails.MaxSkew + time.Second), made, false, true, children.Requested},
 		"InTheFuture":     {made.Add(slack + time.Second), made, false, false, children.Requested},
 		"ClocksDiffer":    {made.Add(slack), made, false, false, children.Admitted},
 		"Admitted":        {made, made.Add(lasts - 1), false, false, children.Admitted},
