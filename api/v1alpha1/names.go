@@ -116,8 +116,8 @@ const (
 // Condition types of a ScheduledMachine.
 const (
 	// ReadyCondition is True when the machine is where its spec wants it to be, even
-	// outside the cluster. To wait until the machine is in the cluster, use
-	// MachineReady.
+	// outside the cluster, and while a safety rail holds it in the cluster. To wait
+	// until the machine is in the cluster, use MachineReady.
 	ReadyCondition = "Ready"
 	// ScheduledCondition is True when the schedule says run.
 	ScheduledCondition = "Scheduled"

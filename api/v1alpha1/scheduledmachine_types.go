@@ -416,7 +416,7 @@ type DepartureStatus struct {
 	// requestedTime is since when the departure waits, or has waited. DepartureGated says why. Absent in the exempt lane.
 	// +optional
 	RequestedTime *metav1.Time `json:"requestedTime,omitempty"`
-	// admittedTime is when the departure started. Absent while it waits.
+	// admittedTime is when the departure was admitted; the Machine is deleted then. Absent while it waits.
 	// +optional
 	AdmittedTime *metav1.Time `json:"admittedTime,omitempty"`
 	// deadlineTime is when gracefulShutdownTimeout ends. MachineReady says what the machine waits for. Absent while the
@@ -502,8 +502,8 @@ type ScheduledMachineStatus struct {
 	// +optional
 	NextActivation *metav1.Time `json:"nextActivation,omitempty"`
 
-	// nextCleanup is the next instant at which the window closes. Absent means
-	// never, or that the schedule is disabled.
+	// nextCleanup is the next instant at which the window closes, or the past one at which it closed while the departure
+	// waits. Absent means never, or that the schedule is disabled.
 	// +optional
 	NextCleanup *metav1.Time `json:"nextCleanup,omitempty"`
 

@@ -25,7 +25,8 @@ const (
 
 // Reasons of events that the eviction guard records, once per pod.
 const (
-	// RescheduleRequestedEvent is the Normal event on a pod whose move was requested from its operator.
+	// RescheduleRequestedEvent is the Normal event on a pod whose move was requested from its operator because the pod
+	// was evicted. A request of the manager, for a machine that leaves, has none.
 	RescheduleRequestedEvent = "RescheduleRequested"
 	// RescheduleOverdueEvent is the Warning on a pod that was not moved within the deadline of its policy. The
 	// fallback of the policy applies from then on.
