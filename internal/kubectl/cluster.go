@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,14 +30,26 @@ import (
 // cluster reads and writes objects of one cluster. Each call is one request; there is no API discovery.
 type cluster struct {
 	client.WithWatch
+	Options
 
 	namespace string
 	// chosen reports that the command line names the namespace.
 	chosen bool
 }
 
+// onCluster returns a RunE that calls run with a client for the cluster that the flags select.
+func onCluster(o Options, config clientcmd.ClientConfig, run func(ctx context.Context, c *cluster, names []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, names []string) error {
+		c, err := connect(o, config)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), c, names)
+	}
+}
+
 // connect builds a client for the cluster that the flags select. It sends no request.
-func connect(config clientcmd.ClientConfig) (*cluster, error) {
+func connect(o Options, config clientcmd.ClientConfig) (*cluster, error) {
 	namespace, chosen, err := config.Namespace()
 	if err != nil {
 		return nil, failed("reading kubeconfig", err)
@@ -56,7 +69,7 @@ func connect(config clientcmd.ClientConfig) (*cluster, error) {
 	if err != nil {
 		return nil, failed("reading kubeconfig", err)
 	}
-	return &cluster{direct, namespace, chosen}, nil
+	return &cluster{direct, o, namespace, chosen}, nil
 }
 
 // mapper returns the resources of the kinds that this program uses.

@@ -37,7 +37,7 @@ func completeObjects(config clientcmd.ClientConfig, property func(*v1alpha1.Sche
 
 func complete(config clientcmd.ClientConfig, values func(context.Context, *cluster) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		c, err := connect(config)
+		c, err := connect(Options{}, config)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

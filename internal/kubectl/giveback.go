@@ -51,9 +51,7 @@ the pause. The exit code is 1, or the command waits with --wait.`,
 			return oneName(cmd, names)
 		},
 		ValidArgsFunction: completeNames(config),
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return g.run(cmd.Context(), o, config, names[0])
-		},
+		RunE:              onCluster(o, config, g.run),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&g.reason, "reason", "", "reason to record: `text` of one line")
@@ -66,36 +64,33 @@ func (g *giveBackOptions) request(node string, at time.Time) v1alpha1.ReclaimRec
 	return v1alpha1.PersonsRequest(node, g.reason, at)
 }
 
-func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, name string) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
+func (g *giveBackOptions) run(ctx context.Context, c *cluster, names []string) error {
 	var before *v1alpha1.ScheduledMachine
+	name := names[0]
 	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) error {
 		before = m.DeepCopy()
 		if m.BeingReclaimed() || givenBack(m) {
 			return nil
 		}
 		node := ptr.Deref(m.Status.NodeRef, v1alpha1.NodeReference{}).Name
-		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, g.request(node, o.Now()).String())
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, g.request(node, c.Now()).String())
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	done := givenBack(before)
-	lines := append([]string{firstLine(before)}, sentences(unservedNotes(before, o.Now().Truncate(time.Second)))...)
+	lines := append([]string{firstLine(before)}, sentences(unservedNotes(before, c.Now().Truncate(time.Second)))...)
 	if paused(after) && !done {
 		if !g.wait {
 			return failed(name, errPaused)
 		}
 		lines = []string{name + ": " + errPaused.Error() + "."}
 	}
-	if err := write(o.Out, strings.Join(lines, "\n")+"\n"); err != nil || done || !g.wait {
+	if err := write(c.Out, strings.Join(lines, "\n")+"\n"); err != nil || done || !g.wait {
 		return err
 	}
-	return g.await(ctx, o, c, after)
+	return g.await(ctx, c, after)
 }
 
 // errPaused reports a request that is recorded and not served, because the machine or its Cluster is paused.
@@ -132,7 +127,7 @@ func firstLine(before *v1alpha1.ScheduledMachine) string {
 }
 
 // await prints each step of the reclaim until it ends or the timeout passes. seen is the latest version of the object.
-func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen *v1alpha1.ScheduledMachine) error {
+func (g *giveBackOptions) await(ctx context.Context, c *cluster, seen *v1alpha1.ScheduledMachine) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.timeout))
 	defer cancel()
 	name, last, shown := seen.Name, "there was no progress", map[string]bool{}
@@ -148,7 +143,7 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 		for _, line := range append(returnedStages(m), step) {
 			if !shown[line] {
 				shown[line] = true
-				lines = append(lines, o.Now().Format(time.TimeOnly)+"  "+line)
+				lines = append(lines, c.Now().Format(time.TimeOnly)+"  "+line)
 			}
 		}
 		last = step
@@ -158,11 +153,11 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 		if len(lines) == 0 {
 			return done, nil
 		}
-		return done, write(o.Out, strings.Join(append(lines, ""), "\n"))
+		return done, write(c.Out, strings.Join(append(lines, ""), "\n"))
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return failed(name, fmt.Errorf("not given back after %s, but the request stands: %s; see kubectl 5spot why %s",
-			&g.timeout, strings.Join(slices.Concat([]string{last}, removalDelayNotes(seen, last), unservedNotes(seen, o.Now())), "; "), name))
+			&g.timeout, strings.Join(slices.Concat([]string{last}, removalDelayNotes(seen, last), unservedNotes(seen, c.Now())), "; "), name))
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func (p *planOptions) machines(ctx context.Context, o Options, config clientcmd.
 	if len(p.files) > 0 {
 		return readFiles(p.files, o.In)
 	}
-	c, err := connect(config)
+	c, err := connect(o, config)
 	if err != nil {
 		return nil, err
 	}

@@ -36,9 +36,7 @@ func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return s.run(cmd.Context(), o, config, names)
-		},
+		RunE: onCluster(o, config, s.run),
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "list the machines of all namespaces")
@@ -46,16 +44,12 @@ func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	return cmd
 }
 
-func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
+func (s *statusOptions) run(ctx context.Context, c *cluster, names []string) error {
 	objects, err := s.read(ctx, c, names)
 	if err != nil {
 		return err
 	}
-	now := o.Now().Truncate(time.Second)
+	now := c.Now().Truncate(time.Second)
 	views := make([]view, len(objects))
 	for i := range objects {
 		e := explain(&objects[i], now)
@@ -64,17 +58,17 @@ func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.Cli
 	}
 	switch {
 	case s.output.value == asJSON:
-		return writeJSON(o.Out, views, "  ")
+		return writeJSON(c.Out, views, "  ")
 	case len(views) == 0:
-		return write(o.Err, "No ScheduledMachines found"+inNamespace(c.scope(s.allNamespaces))+".\n")
+		return write(c.Err, "No ScheduledMachines found"+inNamespace(c.scope(s.allNamespaces))+".\n")
 	case len(names) == 0:
-		return write(o.Out, table(views, s.allNamespaces, s.output.value == wide, now))
+		return write(c.Out, table(views, s.allNamespaces, s.output.value == wide, now))
 	}
 	var details []string
 	for i := range views {
 		details = append(details, views[i].detail(now))
 	}
-	return write(o.Out, strings.Join(details, "\n"))
+	return write(c.Out, strings.Join(details, "\n"))
 }
 
 func (s *statusOptions) read(ctx context.Context, c *cluster, names []string) ([]v1alpha1.ScheduledMachine, error) {

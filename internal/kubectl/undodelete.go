@@ -53,12 +53,13 @@ same command again in the same directory: it continues.`,
   kubectl 5spot undo-delete --cluster lab
   kubectl 5spot undo-delete office-hours --dry-run`,
 		ValidArgsFunction: completeNames(config),
-		RunE: func(cmd *cobra.Command, names []string) error {
+		Args: func(_ *cobra.Command, names []string) error {
 			if (u.of != "") == (len(names) > 0) {
 				return errors.New("give the names of ScheduledMachines, or --cluster for all of a Cluster that are being deleted, not both")
 			}
-			return u.run(cmd.Context(), o, config, names)
+			return nil
 		},
+		RunE: onCluster(o, config, u.run),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&u.of, "cluster", "", "all ScheduledMachines of this `Cluster` that are being deleted")
@@ -68,22 +69,19 @@ same command again in the same directory: it continues.`,
 	return cmd
 }
 
-func (u *undoOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
+func (u *undoOptions) run(ctx context.Context, c *cluster, names []string) error {
 	if u.of != "" {
+		var err error
 		if names, err = u.names(ctx, c); err != nil {
 			return err
 		}
 		if len(names) == 0 {
-			return write(o.Err, fmt.Sprintf("No ScheduledMachine of Cluster %s is being deleted.\n", u.of))
+			return write(c.Err, fmt.Sprintf("No ScheduledMachine of Cluster %s is being deleted.\n", u.of))
 		}
 	}
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, (&undo{undoOptions: u, cluster: c, out: o, name: name}).run(ctx))
+		errs = append(errs, (&undo{undoOptions: u, cluster: c, name: name}).run(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -112,9 +110,7 @@ type undo struct {
 	*undoOptions
 	*cluster
 
-	out  Options
 	name string
-
 	// stored is the latest version of the object that was read, with fields that this program does not know. m has the
 	// fields that it knows.
 	stored *unstructured.Unstructured
@@ -175,7 +171,7 @@ func (u *undo) run(ctx context.Context) error {
 
 // printf prints text about the object.
 func (u *undo) printf(format string, args ...any) error {
-	return write(u.out.Out, u.name+": "+fmt.Sprintf(format, args...)+"\n")
+	return write(u.Out, u.name+": "+fmt.Sprintf(format, args...)+"\n")
 }
 
 // refused adds to an error where the object is saved, and what to do with it.

@@ -31,28 +31,21 @@ func newWhy(o Options, config clientcmd.ClientConfig) *cobra.Command {
   kubectl 5spot why office-hours -o json`,
 		ValidArgsFunction: completeNames(config),
 		Args:              oneName,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return explainOne(cmd.Context(), o, config, names[0], output.value == asJSON)
-		},
+		RunE: onCluster(o, config, func(ctx context.Context, c *cluster, names []string) error {
+			now := o.Now().Truncate(time.Second)
+			e, err := c.explain(ctx, names[0], now)
+			switch {
+			case err != nil:
+				return err
+			case output.value == asJSON:
+				return writeJSON(o.Out, e, "  ")
+			default:
+				return write(o.Out, e.text(now))
+			}
+		}),
 	}
 	cmd.Flags().VarP(&output, "output", "o", output.all())
 	return cmd
-}
-
-func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, name string, inJSON bool) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
-	now := o.Now().Truncate(time.Second)
-	e, err := c.explain(ctx, name, now)
-	if err != nil {
-		return err
-	}
-	if inJSON {
-		return writeJSON(o.Out, e, "  ")
-	}
-	return write(o.Out, e.text(now))
 }
 
 // state is the state of a machine from its owner's view.
