@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -17,6 +18,11 @@ import (
 // completeNames completes the names of ScheduledMachines in the namespace.
 func completeNames(config clientcmd.ClientConfig) cobra.CompletionFunc {
 	return completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Name })
+}
+
+// completeClusters completes the names of their Clusters.
+func completeClusters(config clientcmd.ClientConfig) cobra.CompletionFunc {
+	return completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName })
 }
 
 // completeObjects completes one property of the ScheduledMachines in the namespace. A person who may not list them gets
@@ -49,29 +55,22 @@ func complete(config clientcmd.ClientConfig, values func(context.Context, *clust
 
 // completeFlags registers completion for the flags that several commands share.
 func completeFlags(root *cobra.Command, config clientcmd.ClientConfig) {
-	register(root, "namespace", complete(config, namespaces))
-	register(root, "context", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	utilruntime.Must(root.RegisterFlagCompletionFunc("namespace", complete(config, namespaces)))
+	utilruntime.Must(root.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		raw, err := config.RawConfig()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return slices.Sorted(maps.Keys(raw.Contexts)), cobra.ShellCompDirectiveNoFileComp
-	})
+	}))
 	for _, cmd := range root.Commands() {
 		if flag := cmd.Flags().Lookup("output"); flag != nil {
 			output, _ := flag.Value.(*format)
-			register(cmd, "output", cobra.FixedCompletions(output.of, cobra.ShellCompDirectiveNoFileComp))
+			utilruntime.Must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.of, cobra.ShellCompDirectiveNoFileComp)))
 		}
 		if cmd.Name() == "rails" || cmd.Name() == "undo-delete" {
-			register(cmd, "cluster", completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName }))
+			utilruntime.Must(cmd.RegisterFlagCompletionFunc("cluster", completeClusters(config)))
 		}
-	}
-}
-
-// register panics if the flag does not exist. Every test that builds the command detects that.
-func register(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
-		panic(err)
 	}
 }
 

@@ -61,7 +61,7 @@ the departure cap.`
 // command returns the part that both commands share.
 func (h *holdOptions) command(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	cmd := &cobra.Command{
-		ValidArgsFunction: completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName }),
+		ValidArgsFunction: completeClusters(config),
 		Args: func(_ *cobra.Command, names []string) error {
 			if every := h.all || h.allNamespaces; every == (len(names) > 0) {
 				return errors.New("give the names of Clusters, or --all for all of the namespace, or -A for all of all namespaces")
