@@ -66,6 +66,6 @@ func showHistory(ctx context.Context, c *cluster, name string, inJSON bool) erro
 	case len(list) == 0:
 		return write(c.Err, name+" was not given back yet, as far as is recorded.\n")
 	default:
-		return write(c.Out, fitted(rows))
+		return write(c.Out, fitted(rows, terminal))
 	}
 }

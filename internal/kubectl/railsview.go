@@ -38,14 +38,7 @@ type clusterRails struct {
 	Warnings []string `json:"warnings,omitempty"`
 
 	candidates []departurecap.Candidate
-	unserved   []unserved
-}
-
-// unserved is a machine that has waited for a manager since that time.
-type unserved struct {
-	*v1alpha1.ScheduledMachine
-
-	since time.Time
+	unserved   []*v1alpha1.ScheduledMachine
 }
 
 // railsRow is a machine that a rail holds, or that leaves.
@@ -117,8 +110,8 @@ func railsOf(objects []v1alpha1.ScheduledMachine, machines []metav1.PartialObjec
 		m := &objects[i]
 		c := of(m.Namespace, m.Spec.ClusterName)
 		c.Total++
-		if since, doubted := unservedSince(m, now); doubted {
-			c.unserved = append(c.unserved, unserved{m, since})
+		if unserved(m, now) {
+			c.unserved = append(c.unserved, m)
 		}
 		left, leaves := departing[client.ObjectKeyFromObject(m)]
 		switch row, kept := heldRow(m); {
@@ -146,7 +139,7 @@ func heldRow(m *v1alpha1.ScheduledMachine) (railsRow, bool) {
 	switch {
 	case paused(m):
 		row.State, row.Reason, row.Message = railPaused, clusterv1.PausedReason, pausedWhy
-		if c := ifTrue(m, clusterv1.PausedCondition); c != nil {
+		if c := withStatus(m, clusterv1.PausedCondition, metav1.ConditionTrue); c != nil {
 			row.Message, row.Since = cmp.Or(c.Message, pausedWhy), &c.LastTransitionTime
 		}
 		return row, true
@@ -166,13 +159,8 @@ func heldRow(m *v1alpha1.ScheduledMachine) (railsRow, bool) {
 // unwanted reports whether a machine that is in its Cluster would leave now. The status of a paused machine does not
 // follow the clock, so this evaluates the spec.
 func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
-	if m.Status.MachineRef == nil {
-		return false
-	}
-	if !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch || m.BeingReclaimed() {
-		return true
-	}
-	return machineschedule.Resolve(m, now).Closed()
+	return m.Status.MachineRef != nil &&
+		(!m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch || m.BeingReclaimed() || machineschedule.Resolve(m, now).Closed())
 }
 
 // departureOf returns why a Machine leaves, and false if it does not leave.
@@ -221,8 +209,7 @@ func (c *clusterRails) closes(m *v1alpha1.ScheduledMachine, now time.Time) {
 		return
 	}
 	if c.Next == nil || at.Before(&c.Next.At) {
-		v := viewOf(m, now)
-		c.Next = &closing{Name: m.Name, At: *at, zone: v.zone}
+		c.Next = &closing{Name: m.Name, At: *at, zone: machineschedule.Resolve(m, now).Schedule.Zone()}
 	}
 }
 
@@ -264,14 +251,14 @@ func (c *clusterRails) reportUnserved(now time.Time) {
 	if len(c.unserved) == 0 {
 		return
 	}
-	longest := slices.MinFunc(c.unserved, func(a, b unserved) int {
-		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.Name, b.Name))
+	longest := slices.MinFunc(c.unserved, func(a, b *v1alpha1.ScheduledMachine) int {
+		return cmp.Or(waitingSince(a, now).Compare(waitingSince(b, now)), cmp.Compare(a.Name, b.Name))
 	})
 	subject := longest.Name
 	if others := len(c.unserved) - 1; others > 0 {
 		subject += fmt.Sprintf(" and %d more", others)
 	}
-	c.Warnings = []string{unservedNote(subject, longest.ScheduledMachine, longest.since, now)}
+	c.Warnings = []string{unservedNote(subject, longest, now)}
 }
 
 func (r *railsRow) since() time.Time { return ptr.Deref(r.Since, metav1.Time{}).Time }

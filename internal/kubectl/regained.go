@@ -180,7 +180,7 @@ func lapse(d time.Duration) string {
 }
 
 // counted returns a number with the beginning of a sentence for one or for many.
-func counted(n int32, one, many string) string {
+func counted[N int | int32](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

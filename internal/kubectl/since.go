@@ -21,25 +21,18 @@ func since(m *v1alpha1.ScheduledMachine, s state) *metav1.Time {
 	case stateHeld:
 		return changed(gateOf(m))
 	case statePaused:
-		return cmp.Or(changed(suppressed(m)), changed(ifTrue(m, clusterv1.PausedCondition)))
+		return cmp.Or(changed(suppressed(m)), changed(withStatus(m, clusterv1.PausedCondition, metav1.ConditionTrue)))
 	case stateUnreadable:
-		return changed(conditions.Get(m, v1alpha1.ScheduledCondition))
+		return conditions.GetLastTransitionTime(m, v1alpha1.ScheduledCondition)
 	case stateBlocked:
 		return cmp.Or(changed(invalid(m)), changed(hostClaimed(m)))
 	case stateJoining:
 		return m.Status.LastScheduledTime
 	case stateRunning, stateNotReady:
-		return changed(conditions.Get(m, v1alpha1.ReadyCondition))
+		return conditions.GetLastTransitionTime(m, v1alpha1.ReadyCondition)
 	default:
 		return nil
 	}
-}
-
-func ifTrue(m *v1alpha1.ScheduledMachine, condition string) *metav1.Condition {
-	if !conditions.IsTrue(m, condition) {
-		return nil
-	}
-	return conditions.Get(m, condition)
 }
 
 func changed(c *metav1.Condition) *metav1.Time {

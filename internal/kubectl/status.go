@@ -52,9 +52,7 @@ func (s *statusOptions) run(ctx context.Context, c *cluster, names []string) err
 	now := c.Now().Truncate(time.Second)
 	views := make([]view, len(objects))
 	for i := range objects {
-		e := explain(&objects[i], now)
-		views[i] = e.view
-		views[i].state = e.State
+		views[i] = explain(&objects[i], now).view
 	}
 	switch {
 	case s.output.value == asJSON:

@@ -5,6 +5,7 @@ package kubectl
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -46,14 +47,10 @@ func table(views []view, namespaces, wide bool, now time.Time) string {
 			rows[i+1] = slices.Insert(rows[i+1], 0, views[i].Namespace)
 		}
 	}
-	if !wide {
-		return fitted(rows)
+	if wide {
+		return fitted(rows, math.MaxInt)
 	}
-	lines := make([]string, len(rows))
-	for i, row := range rows {
-		lines[i] = strings.Join(row, "\t")
-	}
-	return columns(lines...)
+	return fitted(rows, terminal)
 }
 
 // next is the next step in as few words as possible.

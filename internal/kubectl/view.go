@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
@@ -86,17 +87,16 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 // why returns the one sentence that explains the phase: a pause first, then a rail that holds the machine, then the
 // controller's message.
 func why(m *v1alpha1.ScheduledMachine) string {
-	conditions := m.Status.Conditions
 	if paused(m) {
 		return pausedWhy
 	}
 	if gate := gateOf(m); gate != nil {
 		return gate.Message
 	}
-	if s := meta.FindStatusCondition(conditions, v1alpha1.ScheduledCondition); s != nil && s.Status == metav1.ConditionUnknown {
+	if s := withStatus(m, v1alpha1.ScheduledCondition, metav1.ConditionUnknown); s != nil {
 		return s.Message
 	}
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition)
+	ready := conditions.Get(m, v1alpha1.ReadyCondition)
 	switch {
 	case ready != nil && ready.Status != metav1.ConditionTrue && ready.Message != "":
 		return ready.Message

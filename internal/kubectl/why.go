@@ -142,8 +142,8 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 			break
 		}
 	}
-	e.Since = since(m, e.State)
-	if help := waitHelpOf(m); help != "" && !gone(m) {
+	e.view.state, e.Since = e.State, since(m, e.State)
+	if help := waitHelp(m); help != "" && !gone(m) {
 		e.Actions = append(e.Actions, help)
 	}
 	e.note(m, now)
@@ -232,7 +232,7 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 
 // byProblem explains an obstacle: an unreadable schedule, a failed step, a host in use, or a missing object.
 func byProblem(m *v1alpha1.ScheduledMachine, e *explanation) bool {
-	if c := conditions.Get(m, v1alpha1.ScheduledCondition); c != nil && c.Status == metav1.ConditionUnknown || e.view.Schedule == unreadableSchedule {
+	if withStatus(m, v1alpha1.ScheduledCondition, metav1.ConditionUnknown) != nil || e.view.Schedule == unreadableSchedule {
 		return e.set(stateUnreadable, "its schedule cannot be read: everything stays as it is", "correct spec.schedule")
 	}
 	if m.Status.Phase == v1alpha1.PhaseError {
@@ -275,7 +275,7 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	switch m.Status.Phase {
 	case v1alpha1.PhaseActive:
 		switch {
-		case conditions.IsTrue(m, v1alpha1.ReadyCondition) && !reachable(m):
+		case conditions.IsTrue(m, v1alpha1.ReadyCondition) && conditions.IsFalse(m, v1alpha1.WorkloadClusterReachableCondition):
 			return e.set(stateRunning, "it is lent: its window is open; its present state is unknown, as the workload cluster does not answer", have)
 		case conditions.IsTrue(m, v1alpha1.ReadyCondition):
 			return e.set(stateRunning, "it is lent: its window is open", have)
@@ -298,13 +298,9 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 }
 
-// invalid returns the condition ReferencesValid if it is false, for example for a missing Cluster. Otherwise it returns
-// nil.
+// invalid returns the condition ReferencesValid if it is false, for example for a missing Cluster, otherwise nil.
 func invalid(m *v1alpha1.ScheduledMachine) *metav1.Condition {
-	if !conditions.IsFalse(m, v1alpha1.ReferencesValidCondition) {
-		return nil
-	}
-	return conditions.Get(m, v1alpha1.ReferencesValidCondition)
+	return withStatus(m, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse)
 }
 
 // hostClaimed returns the condition about another ScheduledMachine that names the same host, nil if there is none.
@@ -325,11 +321,10 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 		e.Notes = append(e.Notes, c.Message)
 	}
 	e.Notes = append(e.Notes, agentDetectionNotes(m, e.command("give-back"))...)
-	if c := hostClaimed(m); c != nil && c.Message != e.Cause {
-		e.Notes = append(e.Notes, c.Message)
-	}
-	if c := invalid(m); c != nil && c.Message != e.Cause {
-		e.Notes = append(e.Notes, c.Message)
+	for _, c := range []*metav1.Condition{hostClaimed(m), invalid(m)} {
+		if c != nil && c.Message != e.Cause {
+			e.Notes = append(e.Notes, c.Message)
+		}
 	}
 	if e.view.Stale {
 		e.Notes = append(e.Notes, notObserved)

@@ -13,8 +13,8 @@ const terminal = 80
 // gap is the space between two columns.
 const gap = 3
 
-// fitted is a table whose last column is cut, so that a line has at most terminal characters.
-func fitted(rows [][]string) string {
+// fitted is a table whose last column is cut, so that a line has at most width characters.
+func fitted(rows [][]string, width int) string {
 	used := 0
 	for column := range len(rows[0]) - 1 {
 		widest := 0
@@ -27,7 +27,7 @@ func fitted(rows [][]string) string {
 	lines := make([]string, len(rows))
 	for i, row := range rows {
 		last := len(row) - 1
-		lines[i] = strings.Join(append(row[:last:last], short(row[last], max(least, terminal-used))), "\t")
+		lines[i] = strings.Join(append(row[:last:last], short(row[last], max(least, width-used))), "\t")
 	}
 	return columns(lines...)
 }
