@@ -32,6 +32,7 @@ type cluster struct {
 	client.WithWatch
 	Options
 
+	// namespace is the one of the command line, empty for all namespaces.
 	namespace string
 	// chosen reports that the command line names the namespace.
 	chosen bool
@@ -43,6 +44,9 @@ func onCluster(o Options, config clientcmd.ClientConfig, run func(ctx context.Co
 		c, err := connect(o, config)
 		if err != nil {
 			return err
+		}
+		if all, _ := cmd.Flags().GetBool("all-namespaces"); all { // false if the command does not have the flag
+			c.namespace = ""
 		}
 		return run(cmd.Context(), c, names)
 	}
@@ -90,20 +94,12 @@ func (c *cluster) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: c.namespace, Name: name}
 }
 
-// scope returns the namespace of the command line, empty for all namespaces.
-func (c *cluster) scope(all bool) string {
-	if all {
+// inNamespace returns the end of a sentence about the namespace of the command line, or about all.
+func (c *cluster) inNamespace() string {
+	if c.namespace == "" {
 		return ""
 	}
-	return c.namespace
-}
-
-// inNamespace returns the end of a sentence about one namespace, or about all if namespace is empty.
-func inNamespace(namespace string) string {
-	if namespace == "" {
-		return ""
-	}
-	return " in namespace " + namespace
+	return " in namespace " + c.namespace
 }
 
 // get returns the objects with those names. It joins one error per object that it cannot read.
@@ -134,10 +130,10 @@ func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *
 	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", absent, c.namespace)
 }
 
-// list returns the objects of one namespace, or of all namespaces if namespace is empty.
-func (c *cluster) list(ctx context.Context, namespace string) ([]v1alpha1.ScheduledMachine, error) {
+// list returns the objects of the namespace, or of all namespaces.
+func (c *cluster) list(ctx context.Context) ([]v1alpha1.ScheduledMachine, error) {
 	var objects v1alpha1.ScheduledMachineList
-	err := c.List(ctx, &objects, client.InNamespace(namespace))
+	err := c.List(ctx, &objects, client.InNamespace(c.namespace))
 	if apierrors.IsForbidden(err) {
 		err = fmt.Errorf("%w; if you may see only some machines, name one: kubectl 5spot status NAME", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -17,27 +18,23 @@ import (
 
 // completeNames completes the names of ScheduledMachines in the namespace.
 func completeNames(config clientcmd.ClientConfig) cobra.CompletionFunc {
-	return completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Name })
+	return completeObjects(config, func(m v1alpha1.ScheduledMachine) string { return m.Name })
 }
 
 // completeClusters completes the names of their Clusters.
 func completeClusters(config clientcmd.ClientConfig) cobra.CompletionFunc {
-	return completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName })
+	return completeObjects(config, func(m v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName })
 }
 
 // completeObjects completes one property of the ScheduledMachines in the namespace. A person who may not list them gets
 // no completion.
-func completeObjects(config clientcmd.ClientConfig, property func(*v1alpha1.ScheduledMachine) string) cobra.CompletionFunc {
+func completeObjects(config clientcmd.ClientConfig, property func(v1alpha1.ScheduledMachine) string) cobra.CompletionFunc {
 	return complete(config, func(ctx context.Context, c *cluster) []string {
-		objects, err := c.list(ctx, c.namespace)
+		objects, err := c.list(ctx)
 		if err != nil {
 			return nil
 		}
-		values := make([]string, len(objects))
-		for i := range objects {
-			values[i] = property(&objects[i])
-		}
-		return values
+		return convert(objects, property)
 	})
 }
 
@@ -80,9 +77,5 @@ func namespaces(ctx context.Context, c *cluster) []string {
 	if err != nil {
 		return nil
 	}
-	names := make([]string, len(list))
-	for i := range list {
-		names[i] = list[i].Name
-	}
-	return names
+	return convert(list, func(n metav1.PartialObjectMetadata) string { return n.Name })
 }

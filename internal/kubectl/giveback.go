@@ -98,11 +98,7 @@ var errPaused = errors.New("requested, but it or its Cluster is paused: not even
 
 // sentences turns each note into a sentence on its own line.
 func sentences(notes []string) []string {
-	lines := make([]string, len(notes))
-	for i, n := range notes {
-		lines[i] = "But " + n + "."
-	}
-	return lines
+	return convert(notes, func(n string) string { return "But " + n + "." })
 }
 
 // givenBack reports whether the machine is out of the cluster, its schedule off, and no request open.
@@ -177,10 +173,10 @@ func returnedStages(m *v1alpha1.ScheduledMachine) []string {
 // sharedHostNotes returns a note if another ScheduledMachine claims the same host, which may then still be in the
 // cluster. m may be nil.
 func sharedHostNotes(m *v1alpha1.ScheduledMachine) []string {
-	if m == nil || hostClaimed(m) == nil {
-		return nil
+	if c := hostClaimed(m); c != nil {
+		return []string{"the host may still be in the cluster through another ScheduledMachine, see kubectl 5spot why of that one: " + c.Message}
 	}
-	return []string{"the host may still be in the cluster through another ScheduledMachine, see kubectl 5spot why of that one: " + hostClaimed(m).Message}
+	return nil
 }
 
 // progress returns the current step of the reclaim. A nil m means that the ScheduledMachine is gone.

@@ -76,7 +76,7 @@ func (h *holdOptions) command(o Options, config clientcmd.ClientConfig) *cobra.C
 }
 
 func (h *holdOptions) run(ctx context.Context, c *cluster, names []string) error {
-	clusters, err := h.clusters(ctx, c, names)
+	clusters, err := c.clusters(ctx, names)
 	if err != nil {
 		return err
 	}
@@ -103,20 +103,13 @@ func (h *holdOptions) run(ctx context.Context, c *cluster, names []string) error
 	return errors.Join(errs...)
 }
 
-// clusters returns the named Clusters, otherwise all of the namespace or of all namespaces.
-func (h *holdOptions) clusters(ctx context.Context, c *cluster, names []string) ([]client.ObjectKey, error) {
-	var keys []client.ObjectKey
-	for _, name := range names {
-		keys = append(keys, c.key(name))
-	}
+// clusters returns the named Clusters; without names, all of the namespace, or of all namespaces.
+func (c *cluster) clusters(ctx context.Context, names []string) ([]client.ObjectKey, error) {
 	if len(names) > 0 {
-		return keys, nil
+		return convert(names, c.key), nil
 	}
-	items, err := c.metadata(ctx, clusterv1.GroupVersion.WithKind("ClusterList"), client.InNamespace(c.scope(h.allNamespaces)))
-	for i := range items {
-		keys = append(keys, client.ObjectKeyFromObject(&items[i]))
-	}
-	return keys, failed("listing clusters", err)
+	items, err := c.metadata(ctx, clusterv1.GroupVersion.WithKind("ClusterList"), client.InNamespace(c.namespace))
+	return convert(items, func(m metav1.PartialObjectMetadata) client.ObjectKey { return client.ObjectKeyFromObject(&m) }), failed("listing clusters", err)
 }
 
 // annotateCluster sets the annotation that holds the departures of a Cluster. A nil reason removes it.

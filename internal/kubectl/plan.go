@@ -89,11 +89,7 @@ func (p *planOptions) machines(ctx context.Context, o Options, config clientcmd.
 	if err != nil {
 		return nil, err
 	}
-	machines := make([]plan.Machine, len(objects))
-	for i := range objects {
-		machines[i] = planned(&objects[i])
-	}
-	return machines, nil
+	return convert(objects, func(m v1alpha1.ScheduledMachine) plan.Machine { return planned(&m) }), nil
 }
 
 // plan joins the errors of all unreadable schedules.

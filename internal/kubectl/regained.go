@@ -42,11 +42,7 @@ func regained(m *v1alpha1.ScheduledMachine) []string {
 }
 
 func texts(stages []stage) []string {
-	list := make([]string, len(stages))
-	for i, s := range stages {
-		list[i] = s.text
-	}
-	return list
+	return convert(stages, func(s stage) string { return s.text })
 }
 
 // stages returns the stages of a give-back that is in progress, but the last.

@@ -50,22 +50,16 @@ func (s *statusOptions) run(ctx context.Context, c *cluster, names []string) err
 		return err
 	}
 	now := c.Now().Truncate(time.Second)
-	views := make([]view, len(objects))
-	for i := range objects {
-		views[i] = explain(&objects[i], now).view
-	}
+	views := convert(objects, func(m v1alpha1.ScheduledMachine) view { return explain(&m, now).view })
 	switch {
 	case s.output.value == asJSON:
 		return writeJSON(c.Out, views, "  ")
 	case len(views) == 0:
-		return write(c.Err, "No ScheduledMachines found"+inNamespace(c.scope(s.allNamespaces))+".\n")
+		return write(c.Err, "No ScheduledMachines found"+c.inNamespace()+".\n")
 	case len(names) == 0:
 		return write(c.Out, table(views, s.allNamespaces, s.output.value == wide, now))
 	}
-	var details []string
-	for i := range views {
-		details = append(details, views[i].detail(now))
-	}
+	details := convert(views, func(v view) string { return v.detail(now) })
 	return write(c.Out, strings.Join(details, "\n"))
 }
 
@@ -73,5 +67,5 @@ func (s *statusOptions) read(ctx context.Context, c *cluster, names []string) ([
 	if len(names) > 0 {
 		return c.get(ctx, names)
 	}
-	return c.list(ctx, c.scope(s.allNamespaces))
+	return c.list(ctx)
 }

@@ -89,7 +89,7 @@ func (u *undoOptions) run(ctx context.Context, c *cluster, names []string) error
 // names returns the ScheduledMachines of the Cluster that are being deleted or have a backup, because an
 // interrupted undo-delete may have removed them.
 func (u *undoOptions) names(ctx context.Context, c *cluster) ([]string, error) {
-	objects, err := c.list(ctx, c.namespace)
+	objects, err := c.list(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,11 +10,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
+)
+
+// Fields whose last writer is shown, besides writer.Enabled.
+var (
+	specFields      = fieldpath.MakePathOrDie("spec")
+	killSwitchField = fieldpath.MakePathOrDie("spec", "killSwitch")
+	requestField    = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.EmergencyReclaimAnnotation)
 )
 
 // Explanations of a machine on which no controller acts.

@@ -352,16 +352,17 @@ func (e *explanation) text(now time.Time) string {
 	lines = append(lines, "Node:\t"+orDash(e.node()))
 	lines = append(lines, e.nextLines(now)...)
 	lines = append(lines, labelled("Do:", e.Actions)...)
-	notes := make([]string, len(e.Notes))
-	for i, note := range e.Notes {
-		notes[i] = e.brief(note)
-	}
-	lines = append(lines, labelled("Note:", notes)...)
-	events := make([]string, len(e.Events))
-	for i := range e.Events {
-		events[i] = e.brief(e.Events[i].text(now))
-	}
+	lines = append(lines, labelled("Note:", convert(e.Notes, e.brief))...)
+	events := convert(e.Events, func(v event) string { return e.brief(v.text(now)) })
 	return columns(append(lines, labelled("Events:", events)...)...)
+}
+
+// writerText names the writer, and when it wrote.
+func writerText(w *writer.Writer, now time.Time) string {
+	if w.At == nil {
+		return w.String()
+	}
+	return fmt.Sprintf("%s, which wrote last %s ago (%s)", w, duration.HumanDuration(now.Sub(w.At.Time)), w.At.UTC().Format(time.RFC3339))
 }
 
 // A provider may report the whole output of a command. text shows mostLines lines of it, each of at most mostBytes, so
@@ -403,10 +404,7 @@ func (e *explanation) node() string {
 
 // labelled puts a label before the first of some lines.
 func labelled(label string, texts []string) []string {
-	lines := make([]string, len(texts))
-	for i, t := range texts {
-		lines[i] = "\t" + t
-	}
+	lines := convert(texts, func(t string) string { return "\t" + t })
 	if len(lines) > 0 {
 		lines[0] = label + lines[0]
 	}
