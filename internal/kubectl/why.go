@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -75,7 +76,8 @@ type explanation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	State     state  `json:"state"`
-	// Summary describes the state in one sentence. Cause says why. Since gives its start, nil if unknown.
+	// Summary describes the state in one sentence. Cause says why. Since gives its start, nil
+	// if no field of the status records it.
 	Summary string       `json:"summary"`
 	Cause   string       `json:"cause"`
 	Since   *metav1.Time `json:"since,omitempty"`
@@ -142,7 +144,7 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 			break
 		}
 	}
-	e.view.state, e.Since = e.State, since(m, e.State)
+	e.view.state = e.State
 	if help := waitHelp(m); help != "" && !gone(m) {
 		e.Actions = append(e.Actions, help)
 	}
@@ -175,7 +177,7 @@ func byPause(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if c == nil || paused(m) {
 		return false
 	}
-	e.Cause = c.Message
+	e.Cause, e.Since = c.Message, &c.LastTransitionTime
 	return e.set(statePaused, "actuation is paused in the manager: nothing is done, not even for its owner",
 		"ask the people who run the manager to end the pause: what is due then is done at once")
 }
@@ -206,10 +208,12 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	switch {
 	case paused(m):
 		e.Cause = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
+		e.Since = cmp.Or(changed(suppressed(m)), changed(withStatus(m, clusterv1.PausedCondition, metav1.ConditionTrue)))
 		return e.set(statePaused, pausedWhy, "ask the people who run the cluster to unpause it")
 	case !m.DeletionTimestamp.IsZero() && gateOf(m) != nil && !m.Spec.KillSwitch:
 		return e.held(m, "its ScheduledMachine is being deleted, and a safety rail holds the machine")
 	case !m.DeletionTimestamp.IsZero():
+		e.Since = m.DeletionTimestamp
 		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
 	case m.Spec.KillSwitch:
 		e.Cause, e.SetBy = "spec.killSwitch was set", writer.Last(m.ManagedFields, killSwitchField)
@@ -233,6 +237,7 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 // byProblem explains an obstacle: an unreadable schedule, a failed step, a host in use, or a missing object.
 func byProblem(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if withStatus(m, v1alpha1.ScheduledCondition, metav1.ConditionUnknown) != nil || e.view.Schedule == unreadableSchedule {
+		e.Since = conditions.GetLastTransitionTime(m, v1alpha1.ScheduledCondition)
 		return e.set(stateUnreadable, "its schedule cannot be read: everything stays as it is", "correct spec.schedule")
 	}
 	if m.Status.Phase == v1alpha1.PhaseError {
@@ -240,11 +245,11 @@ func byProblem(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 			"to have the machine meanwhile: "+e.command("give-back"))
 	}
 	if c := hostClaimed(m); c != nil && c.Reason != v1alpha1.ClaimedFirstReason && c.Reason != v1alpha1.DuplicateMachineIDReason && m.Status.MachineRef == nil {
-		e.Cause = c.Message
+		e.Cause, e.Since = c.Message, cmp.Or(changed(invalid(m)), &c.LastTransitionTime)
 		return e.set(stateBlocked, "it waits for another ScheduledMachine that names the same host", "show the line Because to the people who run the cluster")
 	}
 	if c := invalid(m); c != nil {
-		e.Cause = c.Message
+		e.Cause, e.Since = c.Message, &c.LastTransitionTime
 		return e.set(stateBlocked, "something that it needs is missing or has another owner", "show the line Because to the people who run the cluster")
 	}
 	return false
@@ -258,7 +263,7 @@ func byGate(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 // held explains a held machine with the message of its gate.
 func (e *explanation) held(m *v1alpha1.ScheduledMachine, what string) bool {
 	c := gateOf(m)
-	e.Cause = c.Message
+	e.Cause, e.Since = c.Message, &c.LastTransitionTime
 	if c.Reason == v1alpha1.WipeQuarantineReason {
 		e.Actions = append(e.Actions, fmt.Sprintf("if the machines are not meant to leave, hold all departures now: kubectl 5spot -n %s hold-departures %s", e.Namespace, m.Spec.ClusterName))
 	}
@@ -274,6 +279,7 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	have := "to have the machine now: " + e.command("give-back")
 	switch m.Status.Phase {
 	case v1alpha1.PhaseActive:
+		e.Since = conditions.GetLastTransitionTime(m, v1alpha1.ReadyCondition)
 		switch {
 		case conditions.IsTrue(m, v1alpha1.ReadyCondition) && conditions.IsFalse(m, v1alpha1.WorkloadClusterReachableCondition):
 			return e.set(stateRunning, "it is lent: its window is open; its present state is unknown, as the workload cluster does not answer", have)
@@ -283,6 +289,7 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 			return e.set(stateNotReady, "its window is open, and it has a Node in the cluster that is not ready",
 				"if this lasts, show the line Because to the people who run the cluster", have)
 		default:
+			e.Since = m.Status.LastScheduledTime
 			return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
 		}
 	case v1alpha1.PhaseShuttingDown:
@@ -296,6 +303,14 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	default:
 		return e.set(statePending, "its schedule is being evaluated", "look again in a moment")
 	}
+}
+
+// changed returns when the status of a condition last changed, nil for nil.
+func changed(c *metav1.Condition) *metav1.Time {
+	if c == nil {
+		return nil
+	}
+	return &c.LastTransitionTime
 }
 
 // invalid returns the condition ReferencesValid if it is false, for example for a missing Cluster, otherwise nil.
