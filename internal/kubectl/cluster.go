@@ -118,16 +118,16 @@ func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.Scheduled
 
 // findInOtherNamespaces searches all namespaces for the object. get calls it only if the command line names no
 // namespace. It succeeds if the person may list all namespaces and exactly one object has the name.
-func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, absent error) error {
+func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, readErr error) error {
 	var all v1alpha1.ScheduledMachineList
 	if err := c.List(ctx, &all, client.MatchingFields{metav1.ObjectNameField: name}); err == nil && len(all.Items) == 1 && all.Items[0].Name == name {
 		*into = all.Items[0]
 		return nil
 	}
-	if apierrors.IsForbidden(absent) { // The API server's error names the namespace already.
-		return fmt.Errorf("%w: for another namespace, add -n NAMESPACE", absent)
+	if apierrors.IsForbidden(readErr) { // The API server's error names the namespace already.
+		return fmt.Errorf("%w: for another namespace, add -n NAMESPACE", readErr)
 	}
-	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", absent, c.namespace)
+	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", readErr, c.namespace)
 }
 
 // list returns the objects of the namespace, or of all namespaces.
@@ -185,12 +185,12 @@ func (c *cluster) patch(ctx context.Context, m, before *v1alpha1.ScheduledMachin
 // reclaimedMachine returns the ReclaimedMachine with that name. It returns nil if there is none, or if the person may
 // not read it.
 func (c *cluster) reclaimedMachine(ctx context.Context, name string) (*v1alpha1.ReclaimedMachine, error) {
-	left := &v1alpha1.ReclaimedMachine{}
-	err := c.Get(ctx, c.key(name), left)
+	reclaimed := &v1alpha1.ReclaimedMachine{}
+	err := c.Get(ctx, c.key(name), reclaimed)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil
 	}
-	return left, failed("reading ReclaimedMachine "+name, err)
+	return reclaimed, failed("reading ReclaimedMachine "+name, err)
 }
 
 // reconnect is the pause before the next watch, for a server that ends each watch at once.

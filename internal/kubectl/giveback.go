@@ -18,7 +18,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// giveBackOptions are the flags of give-back.
 type giveBackOptions struct {
 	reason  string
 	wait    bool
@@ -109,7 +108,7 @@ func givenBack(m *v1alpha1.ScheduledMachine) bool {
 // firstLine is the first line that give-back prints. before is the object before the request.
 func firstLine(before *v1alpha1.ScheduledMachine) string {
 	name := before.Name
-	if r, asked := before.ReclaimRequest(); asked {
+	if r, requested := before.ReclaimRequest(); requested {
 		return name + ": it is being given back already: " + sentence(r) + "."
 	}
 	switch {
@@ -163,11 +162,11 @@ func returnedStages(m *v1alpha1.ScheduledMachine) []string {
 	if m == nil {
 		return nil
 	}
-	asked, ok := m.ReclaimRequest()
+	r, ok := m.ReclaimRequest()
 	if !ok {
 		return regained(m)
 	}
-	return texts(slices.DeleteFunc(stages(m, asked), func(s stage) bool { return !s.back }))
+	return texts(slices.DeleteFunc(stages(m, r), func(s stage) bool { return !s.final }))
 }
 
 // sharedHostNotes returns a note if another ScheduledMachine claims the same host, which may then still be in the
@@ -184,17 +183,17 @@ func progress(m *v1alpha1.ScheduledMachine) (step string, done bool, err error) 
 	if m == nil {
 		return "given back: the ScheduledMachine is gone", true, nil
 	}
-	asked := m.BeingReclaimed()
+	requested := m.BeingReclaimed()
 	switch {
-	case asked && paused(m):
+	case requested && paused(m):
 		return "the request is recorded, but the machine is paused", false, nil
-	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil && m.Status.MachineRef.DeletionTimestamp == nil:
+	case requested && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil && m.Status.MachineRef.DeletionTimestamp == nil:
 		return "the machine is being removed from the cluster", false, nil
-	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && !boxStage(m).back:
+	case requested && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && !boxStage(m).final:
 		return boxStage(m).text, false, nil
-	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove:
+	case requested && m.Status.Phase == v1alpha1.PhaseEmergencyRemove:
 		return "the machine is out of the cluster", false, nil
-	case asked:
+	case requested:
 		return "the request is recorded", false, nil
 	case m.ScheduleEnabled():
 		return "", false, errors.New("the request was withdrawn, or the machine was lent again")

@@ -56,7 +56,7 @@ func showHistory(ctx context.Context, c *cluster, name string, inJSON bool) erro
 		times := giveBack{g}
 		past[i] = pastGiveBack{requestOf(g.ReclaimRecord), g.Hold, g.DeletedAt, g.ServedAt}
 		rows = append(rows, []string{
-			cmp.Or(g.RequestedAt, g.StoredAt, g.SeenAt, "-"), orDash(cmp.Or(times.running(), times.cpu())), orDash(times.memory()), orDash(times.deleted()), orDash(times.free()),
+			cmp.Or(g.RequestedAt, g.StoredAt, g.SeenAt, "-"), orDash(cmp.Or(times.stillRunning(), times.cpu())), orDash(times.memory()), orDash(times.deleted()), orDash(times.free()),
 			cmp.Or(program(g.ReclaimRecord), sentence(g.ReclaimRecord)),
 		})
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
-// planOptions are the flags of plan.
 type planOptions struct {
 	files  []string
 	at     instant

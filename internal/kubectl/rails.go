@@ -20,7 +20,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// railsOptions are the flags of rails.
 type railsOptions struct {
 	cluster string
 	output  format

@@ -39,7 +39,6 @@ func (c *clusterRails) text(wide bool, now time.Time) string {
 	return text.String()
 }
 
-// table has one line for each machine.
 func (c *clusterRails) table(wide bool, now time.Time) []string {
 	lines := []string{"  NAME\tSTATE\tSINCE\tREASON\tLANE"}
 	if wide {

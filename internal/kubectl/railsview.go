@@ -78,15 +78,15 @@ const (
 // railsStates are all states, in display order.
 var railsStates = []railsState{railPaused, railHeld, railCapped, railLeaving}
 
-// railsOf builds the view of every Cluster from conditions and departure records. It runs no planner. known reports
-// that the Machines were read.
-func railsOf(objects []v1alpha1.ScheduledMachine, machines []metav1.PartialObjectMetadata, known bool, now time.Time) []clusterRails {
+// railsOf builds the view of every Cluster from conditions and departure records. It runs no planner.
+// machinesRead is false if the Machines could not be listed.
+func railsOf(objects []v1alpha1.ScheduledMachine, machines []metav1.PartialObjectMetadata, machinesRead bool, now time.Time) []clusterRails {
 	departing := map[client.ObjectKey]railsRow{}
 	clusters := map[client.ObjectKey]*clusterRails{}
 	of := func(namespace, name string) *clusterRails {
 		key := client.ObjectKey{Namespace: namespace, Name: name}
 		if clusters[key] == nil {
-			clusters[key] = &clusterRails{Namespace: namespace, Cluster: name, Machines: []railsRow{}, LeavingUnknown: !known}
+			clusters[key] = &clusterRails{Namespace: namespace, Cluster: name, Machines: []railsRow{}, LeavingUnknown: !machinesRead}
 		}
 		return clusters[key]
 	}
@@ -113,20 +113,20 @@ func railsOf(objects []v1alpha1.ScheduledMachine, machines []metav1.PartialObjec
 		if unserved(m, now) {
 			c.unserved = append(c.unserved, m)
 		}
-		left, leaves := departing[client.ObjectKeyFromObject(m)]
-		switch row, kept := heldRow(m); {
-		case kept:
-			row.Machine, row.Lane, row.ActionID = left.Machine, left.Lane, left.ActionID
+		departure, leaving := departing[client.ObjectKeyFromObject(m)]
+		switch row, held := heldRow(m); {
+		case held:
+			row.Machine, row.Lane, row.ActionID = departure.Machine, departure.Lane, departure.ActionID
 			c.candidates = append(c.candidates, candidateOf(m))
 			c.Machines = append(c.Machines, row)
-			if row.State == railPaused && unwanted(m, now) {
+			if row.State == railPaused && shouldLeave(m, now) {
 				c.LeaveAfterPause = append(c.LeaveAfterPause, m.Name)
 			}
-		case leaves:
-			left.setGraceEnded(m, now)
-			c.Machines = append(c.Machines, left)
+		case leaving:
+			departure.setGraceEnded(m, now)
+			c.Machines = append(c.Machines, departure)
 		default:
-			c.closes(m, now)
+			c.setNext(m, now)
 		}
 	}
 	return sorted(clusters, now)
@@ -156,9 +156,9 @@ func heldRow(m *v1alpha1.ScheduledMachine) (railsRow, bool) {
 	return row, true
 }
 
-// unwanted reports whether a machine that is in its Cluster would leave now. The status of a paused machine does not
+// shouldLeave reports whether a machine that is in its Cluster would leave now. The status of a paused machine does not
 // follow the clock, so this evaluates the spec.
-func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
+func shouldLeave(m *v1alpha1.ScheduledMachine, now time.Time) bool {
 	return m.Status.MachineRef != nil &&
 		(!m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch || m.BeingReclaimed() || machineschedule.Resolve(m, now).Closed())
 }
@@ -202,8 +202,8 @@ func (r *railsRow) setGraceEnded(m *v1alpha1.ScheduledMachine, now time.Time) {
 	}
 }
 
-// closes records m's window as Next if it closes before the present one.
-func (c *clusterRails) closes(m *v1alpha1.ScheduledMachine, now time.Time) {
+// setNext records m's window as Next if it closes before the present one.
+func (c *clusterRails) setNext(m *v1alpha1.ScheduledMachine, now time.Time) {
 	at := m.Status.NextCleanup
 	if at == nil || !at.After(now) || m.Status.MachineRef == nil || idle(m) != "" {
 		return

@@ -126,15 +126,15 @@ func waitHelp(m *v1alpha1.ScheduledMachine) string {
 // removalDelayNotes returns the controllers' messages about what delays the removal of a machine. It omits messages
 // that shown contains.
 func removalDelayNotes(m *v1alpha1.ScheduledMachine, shown string) []string {
-	r, asked := m.ReclaimRequest()
-	removed := asked && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown
+	r, requested := m.ReclaimRequest()
+	removed := requested && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown
 	if !removed || gone(m) {
 		return nil
 	}
 	var notes []string
 	for _, condition := range []string{v1alpha1.ReadyCondition, v1alpha1.MachineReadyCondition} {
 		c := withStatus(m, condition, metav1.ConditionFalse)
-		if c == nil || c.Message == "" || asked && c.Message == r.Where() || strings.Contains(shown, c.Message) {
+		if c == nil || c.Message == "" || requested && c.Message == r.Where() || strings.Contains(shown, c.Message) {
 			continue
 		}
 		shown += c.Message

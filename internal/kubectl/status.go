@@ -14,7 +14,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// statusOptions are the flags of status.
 type statusOptions struct {
 	allNamespaces bool
 	output        format

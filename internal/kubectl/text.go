@@ -45,31 +45,23 @@ func fitted(rows [][]string, width int) string {
 		used += widest + gap
 	}
 	const least = 20 // A shorter last column would be useless: the names are then too long.
-	lines := make([]string, len(rows))
-	for i, row := range rows {
+	return columns(convert(rows, func(row []string) string {
 		last := len(row) - 1
-		lines[i] = strings.Join(append(row[:last:last], short(row[last], max(least, width-used))), "\t")
-	}
-	return columns(lines...)
+		return strings.Join(append(row[:last:last], short(row[last], max(least, width-used))), "\t")
+	})...)
 }
 
 // wrapped breaks text into lines of at most terminal characters. The first begins with two spaces, the others with
 // four. A longer word gets a line of its own.
 func wrapped(text string) string {
-	const indent = "  "
 	var b strings.Builder
-	line := indent
-	words := strings.Fields(text)
-	for i, word := range words {
-		switch {
-		case i == 0:
-			line += word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > terminal:
+	line := " "
+	for _, word := range strings.Fields(text) {
+		if line != " " && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > terminal {
 			b.WriteString(line + "\n")
-			line = indent + "  " + word
-		default:
-			line += " " + word
+			line = "   "
 		}
+		line += " " + word
 	}
 	return b.String() + line + "\n"
 }
@@ -102,21 +94,17 @@ func table(views []view, namespaces, wide bool, now time.Time) string {
 
 // next is the next step in as few words as possible.
 func (v *view) next(now time.Time) string {
-	if v.idle != "" { // the window may open and close, but with no effect
-		return "-"
-	}
 	steps := v.steps()
 	switch {
-	case len(steps) == 0:
+	case len(steps) == 0, v.idle != "": // An idle machine's window may open and close, but with no effect.
 		return "-"
 	case !steps[0].at.After(now):
 		return "overdue " + duration.HumanDuration(now.Sub(steps[0].at))
 	default:
-		return steps[0].does + " " + relative(steps[0].at, now)
+		return steps[0].verb + " " + relative(steps[0].at, now)
 	}
 }
 
-// detail shows everything about one machine.
 func (v *view) detail(now time.Time) string {
 	window := "outside the window"
 	switch {
@@ -153,7 +141,7 @@ func (v *view) nextLines(now time.Time) []string {
 	}
 	lines := make([]string, len(steps))
 	for i, s := range steps {
-		lines[i] = fmt.Sprintf("%s\t%s %s: %s (%s)", []string{"Next:", "Then:"}[i], s.does, relative(s.at, now),
+		lines[i] = fmt.Sprintf("%s\t%s %s: %s (%s)", []string{"Next:", "Then:"}[i], s.verb, relative(s.at, now),
 			plan.Local(s.at, v.zone), s.at.UTC().Format(time.RFC3339))
 	}
 	return lines

@@ -27,11 +27,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// undoOptions are the flags of undo-delete.
 type undoOptions struct {
-	of, backups string
-	dryRun      bool
-	timeout     span
+	clusterName, backups string
+	dryRun               bool
+	timeout              span
 }
 
 func newUndoDelete(o Options, config clientcmd.ClientConfig) *cobra.Command {
@@ -54,7 +53,7 @@ same command again in the same directory: it continues.`,
   kubectl 5spot undo-delete office-hours --dry-run`,
 		ValidArgsFunction: completeNames(config),
 		Args: func(_ *cobra.Command, names []string) error {
-			if (u.of != "") == (len(names) > 0) {
+			if (u.clusterName != "") == (len(names) > 0) {
 				return errors.New("give the names of ScheduledMachines, or --cluster for all of a Cluster that are being deleted, not both")
 			}
 			return nil
@@ -62,7 +61,7 @@ same command again in the same directory: it continues.`,
 		RunE: onCluster(o, config, u.run),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&u.of, "cluster", "", "all ScheduledMachines of this `Cluster` that are being deleted")
+	flags.StringVar(&u.clusterName, "cluster", "", "all ScheduledMachines of this `Cluster` that are being deleted")
 	flags.StringVar(&u.backups, "backup-dir", ".", "`directory` of the files in which the objects are saved")
 	flags.BoolVar(&u.dryRun, "dry-run", false, "only show which deletions can be undone")
 	flags.Var(&u.timeout, "timeout", "how long to wait for the manager to confirm the pause of an object, and for the object to be gone")
@@ -70,13 +69,13 @@ same command again in the same directory: it continues.`,
 }
 
 func (u *undoOptions) run(ctx context.Context, c *cluster, names []string) error {
-	if u.of != "" {
+	if u.clusterName != "" {
 		var err error
 		if names, err = u.names(ctx, c); err != nil {
 			return err
 		}
 		if len(names) == 0 {
-			return write(c.Err, fmt.Sprintf("No ScheduledMachine of Cluster %s is being deleted.\n", u.of))
+			return write(c.Err, fmt.Sprintf("No ScheduledMachine of Cluster %s is being deleted.\n", u.clusterName))
 		}
 	}
 	var errs []error
@@ -95,7 +94,7 @@ func (u *undoOptions) names(ctx context.Context, c *cluster) ([]string, error) {
 	}
 	names, err := u.saved(c.namespace)
 	for i := range objects {
-		if m := &objects[i]; m.Spec.ClusterName == u.of && !m.DeletionTimestamp.IsZero() {
+		if m := &objects[i]; m.Spec.ClusterName == u.clusterName && !m.DeletionTimestamp.IsZero() {
 			names = append(names, m.Name)
 		}
 	}
@@ -169,7 +168,6 @@ func (u *undo) run(ctx context.Context) error {
 	return u.printf("%s", strings.Join(append(kept, sentences(u.notes())...), "\n"))
 }
 
-// printf prints text about the object.
 func (u *undo) printf(format string, args ...any) error {
 	return write(u.Out, u.name+": "+fmt.Sprintf(format, args...)+"\n")
 }
@@ -207,7 +205,7 @@ func (u *undo) check(ctx context.Context) error {
 // Cluster API has made the Machine an owner of the bootstrap config and the infrastructure machine before the Machine
 // has a Node. So the garbage collector only removes the deleted ScheduledMachine from their owners.
 func (u *undo) machine(ctx context.Context) (*clusterv1.Machine, error) {
-	if request, asked := u.m.ReclaimRequest(); asked {
+	if request, requested := u.m.ReclaimRequest(); requested {
 		return nil, cannot("it is being given back to its owner (%s), so the machine leaves", sentence(request))
 	}
 	if u.m.Spec.KillSwitch {
@@ -334,15 +332,15 @@ const pollInterval = 100 * time.Millisecond
 // restore creates the object again once it is gone, and removes the backup.
 func (u *undo) restore(ctx context.Context) error {
 	uid := u.m.UID
-	var others []string
-	gone := func(m *v1alpha1.ScheduledMachine) bool {
+	var finalizers []string
+	absent := func(m *v1alpha1.ScheduledMachine) bool {
 		if m != nil {
-			others = m.Finalizers
+			finalizers = m.Finalizers
 		}
 		return m == nil || m.UID != uid
 	}
-	if err := u.await(ctx, gone, func() error {
-		return fmt.Errorf("it still exists, because of the finalizers of other programs: %s", strings.Join(others, ", "))
+	if err := u.await(ctx, absent, func() error {
+		return fmt.Errorf("it still exists, because of the finalizers of other programs: %s", strings.Join(finalizers, ", "))
 	}); err != nil {
 		return err
 	}
@@ -358,7 +356,7 @@ func (u *undo) restore(ctx context.Context) error {
 	return u.forgetBackup()
 }
 
-// notes returns what may undo the undo.
+// notes returns a note if a topology or a tool may delete the object again.
 func (u *undo) notes() []string {
 	if _, managed := u.m.Labels[v1alpha1.TopologyOwnedLabel]; managed {
 		return []string{"it comes from the topology of its Cluster, which deletes it again if it does not have it: correct the topology"}

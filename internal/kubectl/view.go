@@ -43,7 +43,7 @@ type view struct {
 	zone  *time.Location
 	state state
 	idle  string
-	kept  bool // a rail holds a machine whose window has closed: the next closing has no effect
+	held  bool // a rail holds a machine whose window has closed: the next closing has no effect
 	// awaitsResume is true after a reclaim with resumeAfterReclaim: OnResume. The schedule may be on then.
 	awaitsResume bool
 }
@@ -70,7 +70,7 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 		Back:           regained(m),
 		Warnings:       unservedNotes(m, now),
 		idle:           idle(m),
-		kept:           gateOf(m) != nil,
+		held:           gateOf(m) != nil,
 		awaitsResume:   m.AwaitsResume(),
 		Machine:        ptr.Deref(m.Status.MachineRef, v1alpha1.ChildReference{}).Name,
 		Node:           ptr.Deref(m.Status.NodeRef, v1alpha1.NodeReference{}).Name,
@@ -109,7 +109,6 @@ func why(m *v1alpha1.ScheduledMachine) string {
 	}
 }
 
-// ready is the status of the Ready condition.
 func (v *view) ready() string {
 	if c := meta.FindStatusCondition(v.Conditions, v1alpha1.ReadyCondition); c != nil {
 		return string(c.Status)
@@ -120,7 +119,7 @@ func (v *view) ready() string {
 // step is the next opening or closing of the window.
 type step struct {
 	at   time.Time
-	does string
+	verb string
 }
 
 // steps returns the next opening and closing, the earlier first.
@@ -129,7 +128,7 @@ func (v *view) steps() []step {
 	if v.NextActivation != nil {
 		list = append(list, step{v.NextActivation.Time, "opens"})
 	}
-	if v.NextCleanup != nil && !v.kept {
+	if v.NextCleanup != nil && !v.held {
 		list = append(list, step{v.NextCleanup.Time, "closes"})
 	}
 	slices.SortStableFunc(list, func(a, b step) int { return a.at.Compare(b.at) })

@@ -120,12 +120,12 @@ func (c *cluster) explain(ctx context.Context, name string, now time.Time) (expl
 	if !apierrors.IsNotFound(err) {
 		return explanation{}, err
 	}
-	left, unread := c.reclaimedMachine(ctx, name)
-	if left == nil {
+	reclaimed, unread := c.reclaimedMachine(ctx, name)
+	if reclaimed == nil {
 		return explanation{}, errors.Join(err, unread)
 	}
-	e := explanation{Namespace: left.Namespace, Name: name, Actions: []string{}, Notes: []string{}}
-	e.requested(left.Record().Screened())
+	e := explanation{Namespace: reclaimed.Namespace, Name: name, Actions: []string{}, Notes: []string{}}
+	e.requested(reclaimed.Record().Screened())
 	e.view.idle = "its ScheduledMachine is deleted"
 	e.set(stateReturned, "its ScheduledMachine was deleted while its owner had the machine: a new one of this name stays off",
 		"to let a new one follow its schedule: "+e.command("resume"))
@@ -347,7 +347,6 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	e.Notes = append(e.Notes, unservedNotes(m, now)...)
 }
 
-// text is the explanation for people.
 func (e *explanation) text(now time.Time) string {
 	lines := []string{
 		"Machine:\t" + e.Name + " in " + e.Namespace,
