@@ -21,14 +21,14 @@ import (
 type auditOptions struct {
 	machine, cluster, action string
 	kinds, outcomes          choice
-	since, until             past
+	since, until             instant
 	output                   format
 }
 
 func newAudit(o Options) *cobra.Command {
 	a := auditOptions{
 		output: textOr(wide, asJSON), kinds: choiceOf(audit.Kinds), outcomes: choiceOf(audit.Outcomes),
-		since: past{now: o.Now}, until: past{now: o.Now},
+		since: instant{now: o.Now}, until: instant{now: o.Now},
 	}
 	cmd := &cobra.Command{
 		Use:   "audit [FILE...]",

@@ -30,10 +30,7 @@ func completeClusters(config clientcmd.ClientConfig) cobra.CompletionFunc {
 // no completion.
 func completeObjects(config clientcmd.ClientConfig, property func(v1alpha1.ScheduledMachine) string) cobra.CompletionFunc {
 	return complete(config, func(ctx context.Context, c *cluster) []string {
-		objects, err := c.list(ctx)
-		if err != nil {
-			return nil
-		}
+		objects, _ := c.list(ctx)
 		return convert(objects, property)
 	})
 }
@@ -73,9 +70,6 @@ func completeFlags(root *cobra.Command, config clientcmd.ClientConfig) {
 
 // namespaces returns the names of all namespaces, none if the person may not list them.
 func namespaces(ctx context.Context, c *cluster) []string {
-	list, err := c.metadata(ctx, corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	if err != nil {
-		return nil
-	}
+	list, _ := c.metadata(ctx, corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	return convert(list, func(n metav1.PartialObjectMetadata) string { return n.Name })
 }

@@ -23,24 +23,17 @@ func program(r v1alpha1.ReclaimRecord) string {
 	return pattern
 }
 
-// The origins of a request. They are part of the JSON of why.
-const (
-	byProgram = "program"
-	byPerson  = "person"
-	byNode    = "node"
-	byUnknown = "unknown"
-)
-
+// origin returns where the request comes from, for the JSON output.
 func origin(r v1alpha1.ReclaimRecord) string {
 	switch {
 	case r.Lost():
-		return byUnknown
+		return "unknown"
 	case r.ByPerson():
-		return byPerson
+		return "person"
 	case program(r) != "":
-		return byProgram
+		return "program"
 	default:
-		return byNode
+		return "node"
 	}
 }
 
@@ -51,13 +44,12 @@ func requestOf(r v1alpha1.ReclaimRecord) request {
 
 // sentence states the origin of the request and its reason.
 func sentence(r v1alpha1.ReclaimRecord) string {
-	if r.PropagatedFrom != "" {
+	switch {
+	case r.PropagatedFrom != "":
 		return "its owner asked for the same host through " + r.PropagatedFrom + ": " + r.Why()
-	}
-	switch origin(r) {
-	case byPerson, byUnknown:
+	case r.Lost(), r.ByPerson():
 		return r.Why()
-	case byProgram:
+	case program(r) != "":
 		return "its owner started a program that matches " + program(r)
 	default:
 		return "asked on the Node: " + r.Why()

@@ -47,16 +47,28 @@ func (s *span) String() string {
 	return time.Duration(*s).String()
 }
 
-// instant is a flag for a point in time. The zero value stands for now.
-type instant struct{ time.Time }
+// instant is a flag for a point in time, zero if it is not given. If now is set, the flag also takes how long ago it was.
+type instant struct {
+	time.Time
+	now func() time.Time
+}
 
 func (i *instant) Set(text string) error {
+	var ago span
+	if i.now != nil && ago.Set(text) == nil {
+		i.Time = i.now().Add(-time.Duration(ago))
+		return nil
+	}
 	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
+	switch {
+	case err == nil:
+		i.Time = t
+		return nil
+	case i.now != nil:
+		return errors.New("write how long ago, such as 2h or 7d, or RFC 3339 with a zone, such as 2025-01-15T09:00:00Z")
+	default:
 		return errors.New("write RFC 3339 with a zone, such as 2025-01-15T09:00:00Z or 2025-01-15T09:00:00+01:00")
 	}
-	i.Time = t
-	return nil
 }
 
 func (*instant) Type() string { return "time" }
@@ -74,24 +86,6 @@ func (i *instant) or(now func() time.Time) time.Time {
 		return now().Truncate(time.Second)
 	}
 	return i.Time
-}
-
-// past is a flag for a point in time, or for how long ago it was. The zero value stands for none.
-type past struct {
-	instant
-	now func() time.Time
-}
-
-func (p *past) Set(text string) error {
-	var ago span
-	if ago.Set(text) == nil {
-		p.Time = p.now().Add(-time.Duration(ago))
-		return nil
-	}
-	if p.instant.Set(text) != nil {
-		return errors.New("write how long ago, such as 2h or 7d, or RFC 3339 with a zone, such as 2025-01-15T09:00:00Z")
-	}
-	return nil
 }
 
 // choice is a flag for a selection of known words. An empty selection selects all.
