@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -363,7 +364,8 @@ func (e *explanation) text(now time.Time) string {
 	if w := e.SetBy; w != nil {
 		lines = append(lines, "Set by:\t"+writerText(w, now))
 	}
-	lines = append(lines, "Node:\t"+orDash(e.node()))
+	// Without a Node of its own, it is the Node of the request that removed the machine.
+	lines = append(lines, "Node:\t"+cmp.Or(e.Node, ptr.Deref(e.Request, request{}).Node, "-"))
 	lines = append(lines, e.nextLines(now)...)
 	lines = append(lines, labelled("Do:", e.Actions)...)
 	lines = append(lines, labelled("Note:", convert(e.Notes, e.brief))...)
@@ -406,14 +408,6 @@ func (e *explanation) nextLines(now time.Time) []string {
 		return []string{"Next:\tnothing: its schedule is being turned off"}
 	}
 	return e.view.nextLines(now)
-}
-
-// node is the machine's Node. If it has none, node is the Node of the request that removed the machine.
-func (e *explanation) node() string {
-	if e.Node == "" && e.Request != nil {
-		return e.Request.Node
-	}
-	return e.Node
 }
 
 // labelled puts a label before the first of some lines.
