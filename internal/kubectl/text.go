@@ -68,9 +68,9 @@ func wrapped(text string) string {
 
 // table has one line for each machine. A wide table has all columns, and may exceed the width of a terminal.
 func table(views []view, namespaces, wide bool, now time.Time) string {
-	rows := [][]string{{"NAME", "STATE", "NEXT", "WHY"}}
+	rows, width := [][]string{{"NAME", "STATE", "NEXT", "WHY"}}, terminal
 	if wide {
-		rows[0] = []string{"NAME", "CLUSTER", "PHASE", "READY", "NODE", "NEXT", "WHY"}
+		rows[0], width = []string{"NAME", "CLUSTER", "PHASE", "READY", "NODE", "NEXT", "WHY"}, math.MaxInt
 	}
 	for i := range views {
 		v := &views[i]
@@ -86,10 +86,7 @@ func table(views []view, namespaces, wide bool, now time.Time) string {
 			rows[i+1] = slices.Insert(rows[i+1], 0, views[i].Namespace)
 		}
 	}
-	if wide {
-		return fitted(rows, math.MaxInt)
-	}
-	return fitted(rows, terminal)
+	return fitted(rows, width)
 }
 
 // next is the next step in as few words as possible.
