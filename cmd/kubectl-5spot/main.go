@@ -18,12 +18,7 @@ import (
 var version string
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	err := kubectl.New(kubectl.Options{
 		In:      os.Stdin,
 		Out:     os.Stdout,
@@ -31,10 +26,11 @@ func run() int {
 		Now:     time.Now,
 		Version: versionOrBuild(),
 	}).ExecuteContext(ctx)
+	stop()
 	if err != nil {
 		kubectl.Report(os.Stderr, err)
 	}
-	return kubectl.ExitCode(err)
+	os.Exit(kubectl.ExitCode(err))
 }
 
 // versionOrBuild returns version, or the module version that go install records.

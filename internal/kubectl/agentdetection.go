@@ -15,7 +15,7 @@ import (
 // has reported on the machine, for example because its spec lists no programs, or if the owner has requested it. Before
 // the drain of a Machine, 5-Spot removes the agent from its Node.
 func agentDetectionNotes(m *v1alpha1.ScheduledMachine, giveBack string) []string {
-	if c := conditions.Get(m, v1alpha1.WorkloadClusterReachableCondition); !reachable(m) && m.Status.MachineRef != nil {
+	if c := withStatus(m, v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse); c != nil && m.Status.MachineRef != nil {
 		return []string{notDetectingNote + giveBack, c.Message}
 	}
 	c, ref := conditions.Get(m, v1alpha1.OwnerProtectedCondition), m.Status.MachineRef

@@ -12,8 +12,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhySaysWhetherTheOwnerIsHeard checks the line that an owner reads before relying on the detection of a program.
-func TestWhySaysWhetherTheOwnerIsHeard(t *testing.T) {
+// TestWhyReportsWhetherTheAgentDetects checks the line that an owner reads before relying on the detection of a program.
+func TestWhyReportsWhetherTheAgentDetects(t *testing.T) {
 	t.Parallel()
 	const command = "this still works: kubectl 5spot -n farm give-back office\n"
 	cases := map[string]struct {
@@ -26,7 +26,7 @@ func TestWhySaysWhetherTheOwnerIsHeard(t *testing.T) {
 		"Heard":     {"It can be relied on.", metav1.ConditionTrue, v1alpha1.WatchingReason, []string{"notices when one of the agreed programs starts: java, idea\n"}, nil},
 		"NotHeld":   {"It notices, but gives back the CPU later.", metav1.ConditionTrue, v1alpha1.HoldUnavailableReason, []string{"notices when one of the agreed programs starts: java, idea\n", "           the agent says why\n"}, nil},
 		"Unheard":   {"What helps, and why.", metav1.ConditionFalse, v1alpha1.AgentNotRunningReason, []string{"does not notice", command, "           the agent says why\n"}, nil},
-		"Unknown":   {"Nobody is told what is not known.", metav1.ConditionUnknown, v1alpha1.ConfigurationUnconfirmedReason, []string{"it is unknown whether", command}, nil},
+		"Unknown":   {"Unknown is reported as unknown.", metav1.ConditionUnknown, v1alpha1.ConfigurationUnconfirmedReason, []string{"it is unknown whether", command}, nil},
 		"NoCluster": {"The whole cluster cannot be seen, which has its own note.", metav1.ConditionUnknown, v1alpha1.NotConnectedReason, nil, nil},
 		"NotAgreed": {"Nothing was agreed.", "", "", nil, nil},
 		"Leaves": {"The agent is removed before the drain.", metav1.ConditionTrue, v1alpha1.WatchingReason, []string{"does not notice", command}, func(m *v1alpha1.ScheduledMachine) {

@@ -21,14 +21,14 @@ import (
 type auditOptions struct {
 	machine, cluster, action string
 	kinds, outcomes          choice
-	since, until             past
+	since, until             instant
 	output                   format
 }
 
 func newAudit(o Options) *cobra.Command {
 	a := auditOptions{
 		output: textOr(wide, asJSON), kinds: choiceOf(audit.Kinds), outcomes: choiceOf(audit.Outcomes),
-		since: past{now: o.Now}, until: past{now: o.Now},
+		since: instant{now: o.Now}, until: instant{now: o.Now},
 	}
 	cmd := &cobra.Command{
 		Use:   "audit [FILE...]",
@@ -61,7 +61,7 @@ func (a *auditOptions) run(o Options, files []string) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
-	show := linePrinter{a: a, out: o.Out, by: map[audit.Outcome]int{}}
+	show := linePrinter{a: a, out: o.Out, counts: map[audit.Outcome]int{}}
 	unread := 0
 	err := readLines(files, o.In, func(where string, raw []byte, err error) error {
 		var line audit.Line
@@ -88,10 +88,9 @@ func (a *auditOptions) run(o Options, files []string) error {
 	return errors.Join(show.summary(err == nil), err)
 }
 
-// matchesFlags reports whether a line matches all flags.
 func (a *auditOptions) matchesFlags(line audit.Line) bool {
 	switch {
-	case !names(a.machine, line.Machine), !names(a.cluster, line.Cluster):
+	case !selects(a.machine, line.Machine), !selects(a.cluster, line.Cluster):
 		return false
 	case a.action != "" && line.ActionID != a.action && !strings.HasPrefix(line.ActionID, a.action+"/"):
 		return false
@@ -102,22 +101,21 @@ func (a *auditOptions) matchesFlags(line audit.Line) bool {
 	}
 }
 
-// names reports whether a flag value selects key, which is NAMESPACE/NAME. An empty value selects every key.
-func names(want, key string) bool {
-	return want == "" || want == key || !strings.Contains(want, "/") && want == path.Base(key)
+// selects reports whether a flag value selects key, which is NAMESPACE/NAME. An empty value selects every key.
+func selects(value, key string) bool {
+	return value == "" || value == key || !strings.Contains(value, "/") && value == path.Base(key)
 }
 
 // linePrinter prints lines and counts them by outcome.
 type linePrinter struct {
-	a     *auditOptions
-	out   io.Writer
-	count int
-	by    map[audit.Outcome]int
+	a      *auditOptions
+	out    io.Writer
+	count  int
+	counts map[audit.Outcome]int
 }
 
-// line prints l.
 func (p *linePrinter) line(l audit.Line) error {
-	p.by[l.Outcome]++
+	p.counts[l.Outcome]++
 	p.count++
 	if p.a.output.value == asJSON {
 		return writeJSON(p.out, l, "")
@@ -138,13 +136,13 @@ func (p *linePrinter) summary(complete bool) error {
 	if p.count == 0 {
 		return write(p.out, "No lines found.\n")
 	}
-	var counts []string
+	var words []string
 	for _, outcome := range audit.Outcomes {
-		if n := p.by[outcome]; n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, outcome))
+		if n := p.counts[outcome]; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, outcome))
 		}
 	}
-	return write(p.out, fmt.Sprintf("\nLines: %d (%s).\n", p.count, strings.Join(counts, ", ")))
+	return write(p.out, fmt.Sprintf("\nLines: %d (%s).\n", p.count, strings.Join(words, ", ")))
 }
 
 // auditRow returns one line if wide. Otherwise it puts the last column on lines of its own, which fit a terminal. The

@@ -78,7 +78,7 @@ func TestAuditFilters(t *testing.T) {
 		"Machine":    {"A name is enough.", []string{"--machine", "spare"}, auditHead + auditSpare + "\nLines: 1 (1 success).\n"},
 		"InFull":     {"A namespace may be given.", []string{"--machine", "barn/spare"}, auditHead + auditSpare + "\nLines: 1 (1 success).\n"},
 		"OtherPlace": {"And then it counts.", []string{"--machine", "farm/spare"}, "No lines found.\n"},
-		"PartOfName": {"Half a name names nobody.", []string{"--machine", "are"}, "No lines found.\n"},
+		"PartOfName": {"A part of a name selects no machine.", []string{"--machine", "are"}, "No lines found.\n"},
 		"Cluster": {
 			"What is done to all of a Cluster is found.",
 			[]string{"--cluster", "lab"},
@@ -108,7 +108,7 @@ func TestAuditFilters(t *testing.T) {
 	}
 }
 
-func TestAuditNamesWhatItCannotRead(t *testing.T) {
+func TestAuditReportsUnreadableLines(t *testing.T) {
 	t.Parallel()
 	torn := file(t, "torn.jsonl", logged(time.Hour, "b1", audit.Success)[:20]+"\n"+strings.Repeat("x", 1<<20)+"\n\n"+strings.TrimSpace(logged(time.Hour, "b2", audit.Success, spare)))
 	got := run(auditLog(), "audit", "-o", "wide", "/does/not/exist", torn, "-")
@@ -134,8 +134,8 @@ func TestAuditNamesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// TestAuditGoesOnInTheNextFile reads a departure that one manager began and another ended.
-func TestAuditGoesOnInTheNextFile(t *testing.T) {
+// TestAuditReadsSeveralFiles reads a departure that one manager began and another ended.
+func TestAuditReadsSeveralFiles(t *testing.T) {
 	t.Parallel()
 	began, ended := logged(time.Minute, "c1", audit.APIError), logged(0, "c1", audit.Success)
 	got := run("", "audit", "-o", "json", file(t, "a", began), file(t, "b", ended))
@@ -144,17 +144,17 @@ func TestAuditGoesOnInTheNextFile(t *testing.T) {
 	}
 }
 
-func TestAuditOfTextThatLies(t *testing.T) {
+func TestAuditEscapesText(t *testing.T) {
 	t.Parallel()
 	got := run(logged(0, "d1", audit.Success, func(l *audit.Line) { l.Machine, l.Reason = "farm/x\n2025", "\x1b[2J" }), "audit", "-o", "wide")
 	want := auditHead + "2025-01-15T17:00:00Z  Depart           success             farm/x\ufffd2025 of farm/prod: \ufffd[2J, scheduled, 5m0s of grace; d1\n\nLines: 1 (1 success).\n"
 	if diff := cmp.Diff(result{Out: want}, got); diff != "" {
-		t.Errorf("Who writes a reason writes no line.\n-want, +got:\n%s", diff)
+		t.Errorf("A reason cannot add a line to the output.\n-want, +got:\n%s", diff)
 	}
 }
 
-// TestAuditTellsAtOnce reads a log while it is still written.
-func TestAuditTellsAtOnce(t *testing.T) {
+// TestAuditPrintsALineWhenItIsWritten reads a log while it is still written.
+func TestAuditPrintsALineWhenItIsWritten(t *testing.T) {
 	t.Parallel()
 	in, manager := io.Pipe()
 	people, out := io.Pipe()
@@ -180,8 +180,8 @@ func TestAuditTellsAtOnce(t *testing.T) {
 	}
 }
 
-// TestAuditStopsWhenNobodyReads closes the output pipe early, as head does.
-func TestAuditStopsWhenNobodyReads(t *testing.T) {
+// TestAuditStopsWhenItsOutputIsClosed closes the output pipe early, as head does.
+func TestAuditStopsWhenItsOutputIsClosed(t *testing.T) {
 	t.Parallel()
 	people, out := io.Pipe()
 	_ = people.Close()
@@ -226,7 +226,7 @@ func TestAuditLosesNoLine(t *testing.T) {
 	})
 }
 
-func TestAuditRefusesWordsThatItDoesNotKnow(t *testing.T) {
+func TestAuditRejectsUnknownValues(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--kind", "depart"}, {"--outcome", "success,ok"}, {"--since", "yesterday"}, {"--until", "2025-01-15"}} {
 		got := run("", slices.Concat([]string{"audit"}, args)...)
@@ -236,8 +236,8 @@ func TestAuditRefusesWordsThatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestAuditOfAGraceBeyondAnyTime reads a file with values that no manager writes.
-func TestAuditOfAGraceBeyondAnyTime(t *testing.T) {
+// TestAuditPrintsAGraceThatOverflows reads a file with values that no manager writes.
+func TestAuditPrintsAGraceThatOverflows(t *testing.T) {
 	t.Parallel()
 	for grace, want := range map[int64]string{math.MaxInt64: "9223372036854775807s", 9_223_372_037: "9223372037s", 90: "1m30s"} {
 		got := run(logged(time.Hour, "a1", audit.Success, func(l *audit.Line) { l.GraceSeconds = grace }), "audit", "-o", "wide", "-")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,14 +30,30 @@ import (
 // cluster reads and writes objects of one cluster. Each call is one request; there is no API discovery.
 type cluster struct {
 	client.WithWatch
+	Options
 
+	// namespace is the one of the command line, empty for all namespaces.
 	namespace string
 	// chosen reports that the command line names the namespace.
 	chosen bool
 }
 
+// onCluster returns a RunE that calls run with a client for the cluster that the flags select.
+func onCluster(o Options, config clientcmd.ClientConfig, run func(ctx context.Context, c *cluster, names []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, names []string) error {
+		c, err := connect(o, config)
+		if err != nil {
+			return err
+		}
+		if all, _ := cmd.Flags().GetBool("all-namespaces"); all { // false if the command does not have the flag
+			c.namespace = ""
+		}
+		return run(cmd.Context(), c, names)
+	}
+}
+
 // connect builds a client for the cluster that the flags select. It sends no request.
-func connect(config clientcmd.ClientConfig) (*cluster, error) {
+func connect(o Options, config clientcmd.ClientConfig) (*cluster, error) {
 	namespace, chosen, err := config.Namespace()
 	if err != nil {
 		return nil, failed("reading kubeconfig", err)
@@ -56,7 +73,7 @@ func connect(config clientcmd.ClientConfig) (*cluster, error) {
 	if err != nil {
 		return nil, failed("reading kubeconfig", err)
 	}
-	return &cluster{direct, namespace, chosen}, nil
+	return &cluster{direct, o, namespace, chosen}, nil
 }
 
 // mapper returns the resources of the kinds that this program uses.
@@ -77,20 +94,12 @@ func (c *cluster) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: c.namespace, Name: name}
 }
 
-// scope returns the namespace of the command line, empty for all namespaces.
-func (c *cluster) scope(all bool) string {
-	if all {
+// inNamespace returns the end of a sentence about the namespace of the command line, or about all.
+func (c *cluster) inNamespace() string {
+	if c.namespace == "" {
 		return ""
 	}
-	return c.namespace
-}
-
-// inNamespace returns the end of a sentence about one namespace, or about all if namespace is empty.
-func inNamespace(namespace string) string {
-	if namespace == "" {
-		return ""
-	}
-	return " in namespace " + namespace
+	return " in namespace " + c.namespace
 }
 
 // get returns the objects with those names. It joins one error per object that it cannot read.
@@ -109,22 +118,22 @@ func (c *cluster) get(ctx context.Context, names []string) ([]v1alpha1.Scheduled
 
 // findInOtherNamespaces searches all namespaces for the object. get calls it only if the command line names no
 // namespace. It succeeds if the person may list all namespaces and exactly one object has the name.
-func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, absent error) error {
+func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *v1alpha1.ScheduledMachine, readErr error) error {
 	var all v1alpha1.ScheduledMachineList
 	if err := c.List(ctx, &all, client.MatchingFields{metav1.ObjectNameField: name}); err == nil && len(all.Items) == 1 && all.Items[0].Name == name {
 		*into = all.Items[0]
 		return nil
 	}
-	if apierrors.IsForbidden(absent) { // The API server's error names the namespace already.
-		return fmt.Errorf("%w: for another namespace, add -n NAMESPACE", absent)
+	if apierrors.IsForbidden(readErr) { // The API server's error names the namespace already.
+		return fmt.Errorf("%w: for another namespace, add -n NAMESPACE", readErr)
 	}
-	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", absent, c.namespace)
+	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", readErr, c.namespace)
 }
 
-// list returns the objects of one namespace, or of all namespaces if namespace is empty.
-func (c *cluster) list(ctx context.Context, namespace string) ([]v1alpha1.ScheduledMachine, error) {
+// list returns the objects of the namespace, or of all namespaces.
+func (c *cluster) list(ctx context.Context) ([]v1alpha1.ScheduledMachine, error) {
 	var objects v1alpha1.ScheduledMachineList
-	err := c.List(ctx, &objects, client.InNamespace(namespace))
+	err := c.List(ctx, &objects, client.InNamespace(c.namespace))
 	if apierrors.IsForbidden(err) {
 		err = fmt.Errorf("%w; if you may see only some machines, name one: kubectl 5spot status NAME", err)
 	}
@@ -176,12 +185,12 @@ func (c *cluster) patch(ctx context.Context, m, before *v1alpha1.ScheduledMachin
 // reclaimedMachine returns the ReclaimedMachine with that name. It returns nil if there is none, or if the person may
 // not read it.
 func (c *cluster) reclaimedMachine(ctx context.Context, name string) (*v1alpha1.ReclaimedMachine, error) {
-	left := &v1alpha1.ReclaimedMachine{}
-	err := c.Get(ctx, c.key(name), left)
+	reclaimed := &v1alpha1.ReclaimedMachine{}
+	err := c.Get(ctx, c.key(name), reclaimed)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil
 	}
-	return left, failed("reading ReclaimedMachine "+name, err)
+	return reclaimed, failed("reading ReclaimedMachine "+name, err)
 }
 
 // reconnect is the pause before the next watch, for a server that ends each watch at once.

@@ -18,7 +18,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// giveBackOptions are the flags of give-back.
 type giveBackOptions struct {
 	reason  string
 	wait    bool
@@ -51,9 +50,7 @@ the pause. The exit code is 1, or the command waits with --wait.`,
 			return oneName(cmd, names)
 		},
 		ValidArgsFunction: completeNames(config),
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return g.run(cmd.Context(), o, config, names[0])
-		},
+		RunE:              onCluster(o, config, g.run),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&g.reason, "reason", "", "reason to record: `text` of one line")
@@ -66,36 +63,33 @@ func (g *giveBackOptions) request(node string, at time.Time) v1alpha1.ReclaimRec
 	return v1alpha1.PersonsRequest(node, g.reason, at)
 }
 
-func (g *giveBackOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, name string) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
+func (g *giveBackOptions) run(ctx context.Context, c *cluster, names []string) error {
 	var before *v1alpha1.ScheduledMachine
+	name := names[0]
 	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) error {
 		before = m.DeepCopy()
 		if m.BeingReclaimed() || givenBack(m) {
 			return nil
 		}
 		node := ptr.Deref(m.Status.NodeRef, v1alpha1.NodeReference{}).Name
-		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, g.request(node, o.Now()).String())
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, g.request(node, c.Now()).String())
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	done := givenBack(before)
-	lines := append([]string{firstLine(before)}, sentences(unservedNotes(before, o.Now().Truncate(time.Second)))...)
+	lines := append([]string{firstLine(before)}, sentences(unservedNotes(before, c.Now().Truncate(time.Second)))...)
 	if paused(after) && !done {
 		if !g.wait {
 			return failed(name, errPaused)
 		}
 		lines = []string{name + ": " + errPaused.Error() + "."}
 	}
-	if err := write(o.Out, strings.Join(lines, "\n")+"\n"); err != nil || done || !g.wait {
+	if err := write(c.Out, strings.Join(lines, "\n")+"\n"); err != nil || done || !g.wait {
 		return err
 	}
-	return g.await(ctx, o, c, after)
+	return g.await(ctx, c, after)
 }
 
 // errPaused reports a request that is recorded and not served, because the machine or its Cluster is paused.
@@ -103,11 +97,7 @@ var errPaused = errors.New("requested, but it or its Cluster is paused: not even
 
 // sentences turns each note into a sentence on its own line.
 func sentences(notes []string) []string {
-	lines := make([]string, len(notes))
-	for i, n := range notes {
-		lines[i] = "But " + n + "."
-	}
-	return lines
+	return convert(notes, func(n string) string { return "But " + n + "." })
 }
 
 // givenBack reports whether the machine is out of the cluster, its schedule off, and no request open.
@@ -118,7 +108,7 @@ func givenBack(m *v1alpha1.ScheduledMachine) bool {
 // firstLine is the first line that give-back prints. before is the object before the request.
 func firstLine(before *v1alpha1.ScheduledMachine) string {
 	name := before.Name
-	if r, asked := before.ReclaimRequest(); asked {
+	if r, requested := before.ReclaimRequest(); requested {
 		return name + ": it is being given back already: " + sentence(r) + "."
 	}
 	switch {
@@ -132,7 +122,7 @@ func firstLine(before *v1alpha1.ScheduledMachine) string {
 }
 
 // await prints each step of the reclaim until it ends or the timeout passes. seen is the latest version of the object.
-func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen *v1alpha1.ScheduledMachine) error {
+func (g *giveBackOptions) await(ctx context.Context, c *cluster, seen *v1alpha1.ScheduledMachine) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.timeout))
 	defer cancel()
 	name, last, shown := seen.Name, "there was no progress", map[string]bool{}
@@ -148,7 +138,7 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 		for _, line := range append(returnedStages(m), step) {
 			if !shown[line] {
 				shown[line] = true
-				lines = append(lines, o.Now().Format(time.TimeOnly)+"  "+line)
+				lines = append(lines, c.Now().Format(time.TimeOnly)+"  "+line)
 			}
 		}
 		last = step
@@ -158,11 +148,11 @@ func (g *giveBackOptions) await(ctx context.Context, o Options, c *cluster, seen
 		if len(lines) == 0 {
 			return done, nil
 		}
-		return done, write(o.Out, strings.Join(append(lines, ""), "\n"))
+		return done, write(c.Out, strings.Join(append(lines, ""), "\n"))
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return failed(name, fmt.Errorf("not given back after %s, but the request stands: %s; see kubectl 5spot why %s",
-			&g.timeout, strings.Join(slices.Concat([]string{last}, removalDelayNotes(seen, last), unservedNotes(seen, o.Now())), "; "), name))
+			&g.timeout, strings.Join(slices.Concat([]string{last}, removalDelayNotes(seen, last), unservedNotes(seen, c.Now())), "; "), name))
 	}
 	return err
 }
@@ -172,20 +162,20 @@ func returnedStages(m *v1alpha1.ScheduledMachine) []string {
 	if m == nil {
 		return nil
 	}
-	asked, ok := m.ReclaimRequest()
+	r, ok := m.ReclaimRequest()
 	if !ok {
 		return regained(m)
 	}
-	return texts(slices.DeleteFunc(stages(m, asked), func(s stage) bool { return !s.back }))
+	return texts(slices.DeleteFunc(stages(m, r), func(s stage) bool { return !s.final }))
 }
 
 // sharedHostNotes returns a note if another ScheduledMachine claims the same host, which may then still be in the
 // cluster. m may be nil.
 func sharedHostNotes(m *v1alpha1.ScheduledMachine) []string {
-	if m == nil || hostClaimed(m) == nil {
-		return nil
+	if c := hostClaimed(m); c != nil {
+		return []string{"the host may still be in the cluster through another ScheduledMachine, see kubectl 5spot why of that one: " + c.Message}
 	}
-	return []string{"the host may still be in the cluster through another ScheduledMachine, see kubectl 5spot why of that one: " + hostClaimed(m).Message}
+	return nil
 }
 
 // progress returns the current step of the reclaim. A nil m means that the ScheduledMachine is gone.
@@ -193,17 +183,17 @@ func progress(m *v1alpha1.ScheduledMachine) (step string, done bool, err error) 
 	if m == nil {
 		return "given back: the ScheduledMachine is gone", true, nil
 	}
-	asked := m.BeingReclaimed()
+	requested := m.BeingReclaimed()
 	switch {
-	case asked && paused(m):
+	case requested && paused(m):
 		return "the request is recorded, but the machine is paused", false, nil
-	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil && m.Status.MachineRef.DeletionTimestamp == nil:
+	case requested && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && m.Status.MachineRef != nil && m.Status.MachineRef.DeletionTimestamp == nil:
 		return "the machine is being removed from the cluster", false, nil
-	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && !boxStage(m).back:
+	case requested && m.Status.Phase == v1alpha1.PhaseEmergencyRemove && !boxStage(m).final:
 		return boxStage(m).text, false, nil
-	case asked && m.Status.Phase == v1alpha1.PhaseEmergencyRemove:
+	case requested && m.Status.Phase == v1alpha1.PhaseEmergencyRemove:
 		return "the machine is out of the cluster", false, nil
-	case asked:
+	case requested:
 		return "the request is recorded", false, nil
 	case m.ScheduleEnabled():
 		return "", false, errors.New("the request was withdrawn, or the machine was lent again")

@@ -29,9 +29,9 @@ are kept.`, v1alpha1.MaxGiveBacks),
   kubectl 5spot history office-hours -o json`,
 		ValidArgsFunction: completeNames(config),
 		Args:              oneName,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return showHistory(cmd.Context(), o, config, names[0], output.value == asJSON)
-		},
+		RunE: onCluster(o, config, func(ctx context.Context, c *cluster, names []string) error {
+			return showHistory(ctx, c, names[0], output.value == asJSON)
+		}),
 	}
 	cmd.Flags().VarP(&output, "output", "o", output.all())
 	return cmd
@@ -45,11 +45,7 @@ type pastGiveBack struct {
 	FreeAt    string               `json:"freeAt,omitempty"`
 }
 
-func showHistory(ctx context.Context, o Options, config clientcmd.ClientConfig, name string, inJSON bool) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
+func showHistory(ctx context.Context, c *cluster, name string, inJSON bool) error {
 	objects, err := c.get(ctx, []string{name})
 	if err != nil {
 		return err
@@ -60,16 +56,16 @@ func showHistory(ctx context.Context, o Options, config clientcmd.ClientConfig, 
 		times := giveBack{g}
 		past[i] = pastGiveBack{requestOf(g.ReclaimRecord), g.Hold, g.DeletedAt, g.ServedAt}
 		rows = append(rows, []string{
-			cmp.Or(g.RequestedAt, g.StoredAt, g.SeenAt, "-"), orDash(cmp.Or(times.running(), times.cpu())), orDash(times.memory()), orDash(times.deleted()), orDash(times.free()),
+			cmp.Or(g.RequestedAt, g.StoredAt, g.SeenAt, "-"), orDash(cmp.Or(times.stillRunning(), times.cpu())), orDash(times.memory()), orDash(times.deleted()), orDash(times.free()),
 			cmp.Or(program(g.ReclaimRecord), sentence(g.ReclaimRecord)),
 		})
 	}
 	switch {
 	case inJSON:
-		return writeJSON(o.Out, past, "  ")
+		return writeJSON(c.Out, past, "  ")
 	case len(list) == 0:
-		return write(o.Err, name+" was not given back yet, as far as is recorded.\n")
+		return write(c.Err, name+" was not given back yet, as far as is recorded.\n")
 	default:
-		return write(o.Out, fitted(rows))
+		return write(c.Out, fitted(rows, terminal))
 	}
 }

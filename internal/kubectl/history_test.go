@@ -86,8 +86,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestWhatTheOwnerHasBack checks the lines of why and status.
-func TestWhatTheOwnerHasBack(t *testing.T) {
+// TestWhyAndStatusShowTheStages checks the lines of why and status.
+func TestWhyAndStatusShowTheStages(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2025, 1, 15, 14, 0, 1, 0, time.UTC)
 	for name, tc := range map[string]struct {
@@ -96,12 +96,12 @@ func TestWhatTheOwnerHasBack(t *testing.T) {
 		want   []string
 	}{
 		"NoHold": {
-			"Nothing is said of what nobody measures.",
+			"Without a hold there are no times of the CPU and the memory.",
 			[]func(*v1alpha1.ScheduledMachine){withRequest(java), taking},
 			[]string{"the Machine is not deleted yet", "the box is not free yet: it waits for Machine office-machine"},
 		},
 		"NotReported": {
-			"What is not known is not said to be back.",
+			"Without a report of the agent, the CPU is not said to be back.",
 			[]func(*v1alpha1.ScheduledMachine){withRequest(java), taking, holds(reclaim.HoldFreeze, nil)},
 			[]string{
 				"the CPU is not known to be back: the agent has not reported that it holds the pods", "the Machine is not deleted yet",
@@ -202,7 +202,7 @@ func TestGiveBackShowsTheStages(t *testing.T) {
 	t.Parallel()
 	frozen := &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9}
 	at := now.Add(time.Second)
-	server := &api{objects: map[string]any{path("office"): machine("office")}, story: []*v1alpha1.ScheduledMachine{
+	server := &api{objects: map[string]any{path("office"): machine("office")}, watchEvents: []*v1alpha1.ScheduledMachine{
 		machine("office", withRequest(ada), infrastructure, holds(reclaim.HoldKill, nil)),
 		machine("office", withRequest(ada), infrastructure, holds(reclaim.HoldKill, frozen)),
 		machine("office", withRequest(ada), infrastructure, taking, deletedAt(at), holds(reclaim.HoldKill, frozen)),
@@ -225,7 +225,7 @@ func TestGiveBackShowsTheStages(t *testing.T) {
 func TestGiveBackShowsPodsThatRun(t *testing.T) {
 	t.Parallel()
 	runs := &v1alpha1.HoldReport{FrozenPods: 2, FrozenAfterMilliseconds: 9, RunningPods: 1}
-	server := &api{objects: map[string]any{path("office"): machine("office")}, story: []*v1alpha1.ScheduledMachine{
+	server := &api{objects: map[string]any{path("office"): machine("office")}, watchEvents: []*v1alpha1.ScheduledMachine{
 		machine("office", withRequest(ada), infrastructure, holds(reclaim.HoldFreezeOnly, runs)),
 		machine("office", givenBack(recorded(ada, runs))),
 	}}

@@ -22,13 +22,15 @@ import (
 
 // holdOptions are the flags of hold-departures and release-departures.
 type holdOptions struct {
+	// hold is false for release-departures.
+	hold               bool
 	reason             string
 	all, allNamespaces bool
 }
 
 func newHoldDepartures(o Options, config clientcmd.ClientConfig) *cobra.Command {
-	h := holdOptions{}
-	cmd := h.command(o, config, true)
+	h := holdOptions{hold: true}
+	cmd := h.command(o, config)
 	cmd.Use = "hold-departures CLUSTER..."
 	cmd.Short = "Hold all departures of a Cluster that have not started; owners' requests go on"
 	cmd.Long = `Hold all departures of a Cluster that have not started: ends of windows, edits,
@@ -46,7 +48,7 @@ it works at once, without a rollout, and outlives a restart and clusterctl move.
 
 func newReleaseDepartures(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	h := holdOptions{}
-	cmd := h.command(o, config, false)
+	cmd := h.command(o, config)
 	cmd.Use = "release-departures CLUSTER..."
 	cmd.Short = "End the hold of hold-departures"
 	cmd.Long = `End the hold of hold-departures: machines that still have to leave start to, within
@@ -56,41 +58,33 @@ the departure cap.`
 	return cmd
 }
 
-// command returns hold-departures if hold is true, otherwise release-departures.
-func (h *holdOptions) command(o Options, config clientcmd.ClientConfig, hold bool) *cobra.Command {
+// command returns the part that both commands share.
+func (h *holdOptions) command(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	cmd := &cobra.Command{
-		ValidArgsFunction: completeObjects(config, func(m *v1alpha1.ScheduledMachine) string { return m.Spec.ClusterName }),
-		RunE: func(cmd *cobra.Command, names []string) error {
+		ValidArgsFunction: completeClusters(config),
+		Args: func(_ *cobra.Command, names []string) error {
 			if every := h.all || h.allNamespaces; every == (len(names) > 0) {
 				return errors.New("give the names of Clusters, or --all for all of the namespace, or -A for all of all namespaces")
 			}
-			return h.run(cmd.Context(), o, config, names, hold)
+			return nil
 		},
+		RunE: onCluster(o, config, h.run),
 	}
 	cmd.Flags().BoolVar(&h.all, "all", false, "all Clusters of the namespace")
 	cmd.Flags().BoolVarP(&h.allNamespaces, "all-namespaces", "A", false, "all Clusters of all namespaces")
 	return cmd
 }
 
-func (h *holdOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string, hold bool) error {
-	c, err := connect(config)
+func (h *holdOptions) run(ctx context.Context, c *cluster, names []string) error {
+	clusters, err := c.clusters(ctx, names)
 	if err != nil {
 		return err
 	}
-	clusters := make([]client.ObjectKey, len(names))
-	for i, name := range names {
-		clusters[i] = c.key(name)
-	}
-	if len(names) == 0 {
-		if clusters, err = h.list(ctx, c); err != nil {
-			return err
-		}
-		if len(clusters) == 0 {
-			return write(o.Err, "No Clusters found.\n")
-		}
+	if len(clusters) == 0 {
+		return write(c.Err, "No Clusters found.\n")
 	}
 	var reason *string // null removes the annotation
-	if hold {
+	if h.hold {
 		reason = new(clip.Line(h.reason))
 	}
 	var errs []error
@@ -100,26 +94,22 @@ func (h *holdOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 			continue
 		}
 		text := fmt.Sprintf("%s: its departures are released: machines that have to leave start to, within the departure cap.\n", key.Name)
-		if hold {
+		if h.hold {
 			text = fmt.Sprintf("%[2]s: its departures are held. Owners' requests and kill switches are served, and departures that have started go on. "+
 				"To end this: kubectl 5spot -n %[1]s release-departures %[2]s\n", key.Namespace, key.Name)
 		}
-		errs = append(errs, write(o.Out, text))
+		errs = append(errs, write(c.Out, text))
 	}
 	return errors.Join(errs...)
 }
 
-// list returns the Clusters of the namespace, or of all namespaces.
-func (h *holdOptions) list(ctx context.Context, c *cluster) ([]client.ObjectKey, error) {
-	items, err := c.metadata(ctx, clusterv1.GroupVersion.WithKind("ClusterList"), client.InNamespace(c.scope(h.allNamespaces)))
-	if err != nil {
-		return nil, failed("listing clusters", err)
+// clusters returns the named Clusters; without names, all of the namespace, or of all namespaces.
+func (c *cluster) clusters(ctx context.Context, names []string) ([]client.ObjectKey, error) {
+	if len(names) > 0 {
+		return convert(names, c.key), nil
 	}
-	keys := make([]client.ObjectKey, len(items))
-	for i := range items {
-		keys[i] = client.ObjectKeyFromObject(&items[i])
-	}
-	return keys, nil
+	items, err := c.metadata(ctx, clusterv1.GroupVersion.WithKind("ClusterList"), client.InNamespace(c.namespace))
+	return convert(items, func(m metav1.PartialObjectMetadata) client.ObjectKey { return client.ObjectKeyFromObject(&m) }), failed("listing clusters", err)
 }
 
 // annotateCluster sets the annotation that holds the departures of a Cluster. A nil reason removes it.

@@ -12,7 +12,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// writeJSON writes value as JSON.
 func writeJSON(w io.Writer, value any, indent string) error {
 	e := json.NewEncoder(jsonWriter{w})
 	e.SetEscapeHTML(false)

@@ -66,19 +66,19 @@ func path(name string) string {
 // api is an API server with only the calls that these commands make.
 type api struct {
 	objects map[string]any
-	// rival, if set, writes before the next patch arrives.
-	rival func(*api)
+	// beforePatch, if set, writes before the next patch arrives.
+	beforePatch func(*api)
 	// manager, if set, is called after each accepted patch of an object.
 	manager func(a *api, path string)
 	// fault, if set, returns which writes fail. A lost response is of a write that the API server accepted.
 	fault func() fault
-	// story is the sequence of objects that a watch sends.
-	story []*v1alpha1.ScheduledMachine
-	// cut ends a watch after the story; then watched, if set, is called.
-	cut     bool
-	watched func()
-	// deaf blocks every read after a patch until the client cancels it.
-	deaf bool
+	// watchEvents is the sequence of objects that a watch sends.
+	watchEvents []*v1alpha1.ScheduledMachine
+	// endWatch ends a watch after the watchEvents; then watched, if set, is called.
+	endWatch bool
+	watched  func()
+	// noResponse blocks every read after a patch until the client cancels it.
+	noResponse bool
 	// patches are the accepted bodies, with their senders.
 	patches []string
 
@@ -91,7 +91,7 @@ func (a *api) serve(t *testing.T) string {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
-		if a.deaf && r.Method == http.MethodGet && len(a.patches) > 0 {
+		if a.noResponse && r.Method == http.MethodGet && len(a.patches) > 0 {
 			<-r.Context().Done()
 			return
 		}
@@ -189,9 +189,9 @@ func precondition(t *testing.T, r *http.Request) types.UID {
 // patch applies a merge patch, and requires the newest version, as the API does.
 func (a *api) patch(t *testing.T, r *http.Request) (int, any) {
 	t.Helper()
-	if rival := a.rival; rival != nil {
-		a.rival = nil
-		rival(a)
+	if beforePatch := a.beforePatch; beforePatch != nil {
+		a.beforePatch = nil
+		beforePatch(a)
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -259,13 +259,13 @@ func merge(into, change map[string]any) {
 	}
 }
 
-// watch sends the story, then stays open until the client cancels it.
+// watch sends the watchEvents, then stays open until the client cancels it.
 func (a *api) watch(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	t.Helper()
 	if got := r.URL.Query().Get("fieldSelector"); !strings.HasPrefix(got, "metadata.name=") {
 		t.Errorf("a watch of %q, want one object", got)
 	}
-	for _, m := range a.story {
+	for _, m := range a.watchEvents {
 		if err := json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": m}); err != nil {
 			t.Error(err)
 		}
@@ -273,7 +273,7 @@ func (a *api) watch(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		t.Error(err)
 	}
-	if !a.cut {
+	if !a.endWatch {
 		<-r.Context().Done()
 	}
 	if a.watched != nil {
@@ -338,7 +338,7 @@ func TestUsageErrors(t *testing.T) {
 		"Transposed":      {"The commonest mistake.", []string{"statsu"}, "error: unknown command \"statsu\" for \"kubectl 5spot\"; did you mean status?\n"},
 		"UnknownFlag":     {"Another.", []string{"plan", "--four", "7d"}, "error: unknown flag: --four\n"},
 		"UnknownOutput":   {"yaml is what people try next.", []string{"status", "-o", "yaml"}, "error: invalid argument \"yaml\" for \"-o, --output\" flag: write text, wide or json\n"},
-		"TooLong":         {"Nobody reads more.", []string{"plan", "x", "--for", "367d"}, "error: invalid argument \"367d\" for \"--for\" flag: write a whole number followed by w, d, h, m or s, such as 7d, at most 366d\n"},
+		"TooLong":         {"A plan is at most a year long.", []string{"plan", "x", "--for", "367d"}, "error: invalid argument \"367d\" for \"--for\" flag: write a whole number followed by w, d, h, m or s, such as 7d, at most 366d\n"},
 		"TooLongInWeeks":  {"The bound is the same in every unit.", []string{"plan", "x", "--for", "53w"}, "error: invalid argument \"53w\" for \"--for\" flag: write a whole number followed by w, d, h, m or s, such as 7d, at most 366d\n"},
 		"Overflowing":     {"A large number must not come out small.", []string{"plan", "x", "--for", "4294967295w"}, "error: invalid argument \"4294967295w\" for \"--for\" flag: write a whole number followed by w, d, h, m or s, such as 7d, at most 366d\n"},
 		"Backwards":       {"A plan looks ahead.", []string{"plan", "x", "--for", "-1d"}, "error: invalid argument \"-1d\" for \"--for\" flag: write a whole number followed by w, d, h, m or s, such as 7d, at most 366d\n"},
@@ -372,7 +372,7 @@ func TestClusterErrors(t *testing.T) {
 		want   string // in the error
 	}{
 		"NoSuchMachine":   {"The machine may come.", []string{"plan", "ghost", empty}, `error: reading ghost: scheduledmachines.5spot.finos.org "ghost" not found`},
-		"EveryMissingOne": {"One run tells them all.", []string{"status", "a", "b", empty}, "error: reading b: "},
+		"EveryMissingOne": {"One run reports every missing machine.", []string{"status", "a", "b", empty}, "error: reading b: "},
 		"NoSuchAPI":       {"5-Spot may be installed later.", []string{"status", empty}, "error: listing scheduledmachines: "},
 		"NoKubeconfig":    {"It may be mounted later.", []string{"status", "--kubeconfig=/does/not/exist"}, "error: reading kubeconfig: "},
 		"NoSuchContext":   {"It is in the file, not in the command.", []string{"status", empty, "--context=mars"}, "error: reading kubeconfig: "},

@@ -15,8 +15,6 @@ import (
 // request has a very long reason.
 const maxLine = 1 << 20
 
-var errLongLine = fmt.Errorf("longer than %d bytes", maxLine)
-
 // readLines calls each with every non-empty line of the files, in their order; "-" is in. where is the file and the
 // line number. err reports that the line is too long, and line is then nil. A file that cannot be read does not stop
 // the next one. A failure that each returns stops everything.
@@ -51,7 +49,7 @@ func scan(name string, in io.Reader, each func(string, []byte, error) error) err
 		line, err := r.ReadSlice('\n')
 		var tooLong error
 		for errors.Is(err, bufio.ErrBufferFull) {
-			line, tooLong = nil, errLongLine
+			line, tooLong = nil, fmt.Errorf("longer than %d bytes", maxLine)
 			_, err = r.ReadSlice('\n')
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 || tooLong != nil {

@@ -99,7 +99,7 @@ func TestGiveBack(t *testing.T) {
 			said("office: it is being given back already: its owner started a program that matches java.\n"), nil,
 		},
 		"GivenBack": {
-			"What is done is not done again.", machine("office", reclaimed(java)),
+			"A machine that was given back is left alone.", machine("office", reclaimed(java)),
 			said("office: nothing to give back: it has no machine in the cluster, and its schedule is off.\n"), nil,
 		},
 		"OffUnseen": {
@@ -118,7 +118,7 @@ func TestGiveBack(t *testing.T) {
 			said("office: nothing to give back: it has no machine in the cluster, and its schedule is off.\n"), nil,
 		},
 		"Unserved": {
-			"A request that nobody serves is not answered as if it were.", machine("office", unserved("")),
+			"The output says that no manager serves the request.", machine("office", unserved("")),
 			said(takeBack + "But " + noManager + ".\n"),
 			[]string{written},
 		},
@@ -128,7 +128,7 @@ func TestGiveBack(t *testing.T) {
 			[]string{written},
 		},
 		"NeverServed": {
-			"Whoever serves it takes hold of it first.",
+			"A manager adds its finalizer before anything else.",
 			machine("office", func(m *v1alpha1.ScheduledMachine) { m.Finalizers, m.CreationTimestamp = nil, *in(-5 * 60e9) }),
 			said(takeBack + "But " + noManager + ".\n"),
 			[]string{written},
@@ -149,10 +149,10 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-func TestGiveBackDecidesAnewWhenSomebodyElseWasFaster(t *testing.T) {
+func TestGiveBackKeepsTheRequestOfAFasterClient(t *testing.T) {
 	t.Parallel()
 	server := &api{objects: map[string]any{path("office"): machine("office")}}
-	server.rival = func(a *api) {
+	server.beforePatch = func(a *api) {
 		a.objects[path("office")] = machine("office", withRequest(java))
 		a.touch(t, path("office"))
 	}
@@ -165,10 +165,10 @@ func TestGiveBackDecidesAnewWhenSomebodyElseWasFaster(t *testing.T) {
 func TestGiveBackWaits(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		reason string
-		story  []*v1alpha1.ScheduledMachine
-		args   []string
-		want   result
+		reason      string
+		watchEvents []*v1alpha1.ScheduledMachine
+		args        []string
+		want        result
 	}{
 		"ToTheEnd": {
 			"Every step once, with its time, until it is over.",
@@ -198,7 +198,7 @@ func TestGiveBackWaits(t *testing.T) {
 				"But the host may still be in the cluster through another ScheduledMachine, see kubectl 5spot why of that one: The host is also named by ScheduledMachine desk.\n"},
 		},
 		"Withdrawn": {
-			"What no longer comes is not waited for.",
+			"The command ends when the request is withdrawn.",
 			[]*v1alpha1.ScheduledMachine{machine("office")},
 			nil,
 			result{
@@ -207,7 +207,7 @@ func TestGiveBackWaits(t *testing.T) {
 			},
 		},
 		"TooLong": {
-			"A script must not wait for ever, and must not believe that the request is gone.",
+			"The wait ends, and the error says that the request stands.",
 			nil,
 			[]string{"--timeout=1s"},
 			result{
@@ -216,7 +216,7 @@ func TestGiveBackWaits(t *testing.T) {
 			},
 		},
 		"NobodyServesIt": {
-			"Whom to ask is said with it.",
+			"The error names the label that the missing manager filters by.",
 			[]*v1alpha1.ScheduledMachine{machine("office", withRequest(ada), unserved("b"))},
 			[]string{"--timeout=1s"},
 			result{
@@ -228,7 +228,7 @@ func TestGiveBackWaits(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := &api{objects: map[string]any{path("office"): machine("office")}, story: tc.story}
+			server := &api{objects: map[string]any{path("office"): machine("office")}, watchEvents: tc.watchEvents}
 			args := append([]string{"give-back", "office", "--wait", server.serve(t)}, tc.args...)
 			if diff := cmp.Diff(tc.want, run("", args...)); diff != "" {
 				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
@@ -237,9 +237,9 @@ func TestGiveBackWaits(t *testing.T) {
 	}
 }
 
-func TestGiveBackWaitsForAServerThatNoLongerAnswers(t *testing.T) {
+func TestGiveBackTimesOutWithoutAResponse(t *testing.T) {
 	t.Parallel()
-	server := &api{objects: map[string]any{path("office"): machine("office")}, deaf: true}
+	server := &api{objects: map[string]any{path("office"): machine("office")}, noResponse: true}
 	want := result{
 		Out: takeBack,
 		Err: "error: office: not given back after 1s, but the request stands: there was no progress; see kubectl 5spot why office\n", Code: 1,
@@ -249,10 +249,10 @@ func TestGiveBackWaitsForAServerThatNoLongerAnswers(t *testing.T) {
 	}
 }
 
-func TestGiveBackWatchesAnewWhenAWatchEnds(t *testing.T) {
+func TestGiveBackRestartsAWatchThatEnds(t *testing.T) {
 	t.Parallel()
-	server := &api{objects: map[string]any{path("office"): machine("office", withRequest(ada))}, cut: true}
-	server.story = []*v1alpha1.ScheduledMachine{machine("office", withRequest(ada), taking)}
+	server := &api{objects: map[string]any{path("office"): machine("office", withRequest(ada))}, endWatch: true}
+	server.watchEvents = []*v1alpha1.ScheduledMachine{machine("office", withRequest(ada), taking)}
 	server.watched = func() { server.objects[path("office")] = machine("office", reclaimed(ada)) }
 	got := run("", "give-back", "office", "--wait", server.serve(t))
 	if got.Code != 0 || !strings.HasSuffix(got.Out, "17:00:00  given back: the schedule is off, and the machine has left the cluster\n") {
@@ -330,7 +330,7 @@ func TestResume(t *testing.T) {
 			written,
 		},
 		"Unserved": {
-			"Nobody might turn it on.", machine("office", disabled, unserved("")),
+			"A manager may be missing.", machine("office", disabled, unserved("")),
 			result{Out: "office: the schedule is on again. Its window is open: the machine joins now, and leaves Wed 2025-01-15 18:00:00 EST.\nBut " + noManager + ".\n"},
 			written,
 		},
@@ -355,7 +355,7 @@ func TestResume(t *testing.T) {
 }
 
 // A request outlives its object, and resume must remove it.
-func TestResumeWhereOnlyTheRecordIsLeft(t *testing.T) {
+func TestResumeDeletesTheReclaimedMachine(t *testing.T) {
 	t.Parallel()
 	left := &v1alpha1.ReclaimedMachine{Spec: v1alpha1.ReclaimedMachineSpec{ClusterName: "prod", Node: "worker-7", NodeUID: "u1", Reason: "process-match: java\x1b"}}
 	left.Namespace, left.Name, left.UID = "farm", "office", "r1"
@@ -456,17 +456,17 @@ func TestWhy(t *testing.T) {
 			[]string{"Because:   asked by a person: Ada needs it\n", "Do:        to lend it again: kubectl 5spot -n farm resume office\n"},
 		},
 		"ReturnedByTheNode": {
-			"Anybody who may patch the Node can ask.", machine("office", reclaimed(v1alpha1.ReclaimRecord{Node: "worker-7", NodeUID: "u1", Reason: "fire"})), "Returned",
+			"Every user who may patch the Node can request the machine.", machine("office", reclaimed(v1alpha1.ReclaimRecord{Node: "worker-7", NodeUID: "u1", Reason: "fire"})), "Returned",
 			[]string{"Because:   asked on the Node: fire\n", "Asked:     at an unknown time\n"},
 		},
 		"Kept": {
 			"With OnResume the schedule does not count, and may be on.", machine("office", reclaimed(ada), onResume), "Returned",
 			[]string{"and it stays out of the cluster until it is resumed, also in its window\n", "Next:      nothing: kept away until it is resumed\n", "Do:        to lend it again: kubectl 5spot -n farm resume office\n"},
 		},
-		"LentAgain":      {"The owner may still be there, and somebody set a trap.", machine("office", lentAgain), "Running", []string{"Note:      argocd-controller turned the schedule on\n"}},
+		"LentAgain":      {"A tool turned the schedule on while the owner may still use the machine.", machine("office", lentAgain), "Running", []string{"Note:      argocd-controller turned the schedule on\n"}},
 		"Returning":      {"Nothing of the schedule counts any more.", machine("office", withRequest(java), taking), "Returning", []string{"Next:      nothing: its schedule is being turned off\n"}},
 		"StillThere":     {"Off is not gone.", machine("office", reclaimed(java), func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef = &v1alpha1.ChildReference{} }), "Returning", []string{"the machine is still leaving"}},
-		"Paused":         {"It stands above all else: not even the owner is served.", machine("office", pausedMachine), "Paused", []string{"not even for its owner", "Next:      nothing: paused\n"}},
+		"Paused":         {"A pause comes first: not even the owner's request is served.", machine("office", pausedMachine), "Paused", []string{"not even for its owner", "Next:      nothing: paused\n"}},
 		"PausedAndAsked": {"The owner is told that the request is not lost.", machine("office", withRequest(java), func(m *v1alpha1.ScheduledMachine) { m.Annotations[clusterv1.PausedAnnotation] = "" }), "Paused", []string{"Note:      its owner has asked for it, and the request is kept\n"}},
 		"PausedGoing":    {"The machine leaves after the pause, and an engineer decides before that.", machine("office", pausedMachine, going), "Paused", []string{"Note:      its ScheduledMachine is being deleted: the machine leaves when the pause ends\n"}},
 		"KillSwitch":     {"By whom is not known, how to end it is.", machine("office", killed, none), "KillSwitch", []string{"stays away", `'{"spec":{"killSwitch":false}}'`, "Next:      nothing: the kill switch is on\n"}},
@@ -482,11 +482,11 @@ func TestWhy(t *testing.T) {
 		"Error":          {"Which step.", machine("office", broken), "Error", []string{"Because:   creating Machine: forbidden\n"}},
 		"Blocked":        {"What is missing.", machine("office", blocked), "Blocked", []string{"Since:     2025-01-15T14:00:00Z (3h ago)\n", "Because:   Cluster prod does not exist\n"}},
 		"Unreadable":     {"Unknown is not outside.", machine("office", unreadable), "Unreadable", []string{"Because:   Hour must be 0-23, got: 25\n", "Next:      unknown: the schedule is unreadable\n"}},
-		"Pending":        {"Nobody has looked.", machine("office", fresh), "Pending", []string{"no controller has seen it yet", "Next:      unknown: the controller has not seen"}},
+		"Pending":        {"No controller has reconciled it.", machine("office", fresh), "Pending", []string{"no controller has seen it yet", "Next:      unknown: the controller has not seen"}},
 		"Deleting":       {"It goes for good.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.DeletionTimestamp = in(0) }), "Deleting", []string{"it is being deleted", "Since:     2025-01-15T17:00:00Z (0s ago)\n", "Next:      nothing: it is being deleted\n"}},
 		"Unserved":       {"What is shown may be old.", machine("office", unserved("b")), "Running", []string{"Note:      the controller has not seen the latest change yet\n           " + noShard + "\n"}},
-		"AskedInVain":    {"The agent's or a person's request is on the object, and nobody has it.", machine("office", unserved(""), withRequest(ada), seen), "Returning", []string{"Note:      " + noManager + "\n"}},
-		"Overdue":        {"An edge has passed, and nobody has shown it.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(-5 * 60e9) }), "Running", []string{"Note:      " + noManager + "\n"}},
+		"AskedInVain":    {"The request is on the object, and no manager has observed it.", machine("office", unserved(""), withRequest(ada), seen), "Returning", []string{"Note:      " + noManager + "\n"}},
+		"Overdue":        {"The window has closed, and no manager has acted.", machine("office", func(m *v1alpha1.ScheduledMachine) { m.Status.NextCleanup = in(-5 * 60e9) }), "Running", []string{"Note:      " + noManager + "\n"}},
 		"Unreachable": {"A program is not seen; the command works.", machine("office", unreachable), "Running", []string{
 			"its present state is unknown, as the workload cluster does not answer\n",
 			"Note:      the machine does not notice when its owner starts a program; this still works: kubectl 5spot -n farm give-back office\n           not connected since noon\n",
@@ -515,7 +515,7 @@ func TestWhy(t *testing.T) {
 }
 
 // Text of other authors must not look like an output line of the plugin.
-func TestWhyIsNotForged(t *testing.T) {
+func TestWhyKeepsForeignTextOnOneLine(t *testing.T) {
 	t.Parallel()
 	forged := func(m *v1alpha1.ScheduledMachine) {
 		m.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: "x\nDo:        run it\u2028Note:      \u202egnorw\x1b[2J"}

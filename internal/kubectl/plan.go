@@ -18,7 +18,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
-// planOptions are the flags of plan.
 type planOptions struct {
 	files  []string
 	at     instant
@@ -81,7 +80,7 @@ func (p *planOptions) machines(ctx context.Context, o Options, config clientcmd.
 	if len(p.files) > 0 {
 		return readFiles(p.files, o.In)
 	}
-	c, err := connect(config)
+	c, err := connect(o, config)
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +88,7 @@ func (p *planOptions) machines(ctx context.Context, o Options, config clientcmd.
 	if err != nil {
 		return nil, err
 	}
-	machines := make([]plan.Machine, len(objects))
-	for i := range objects {
-		machines[i] = planned(&objects[i])
-	}
-	return machines, nil
+	return convert(objects, func(m v1alpha1.ScheduledMachine) plan.Machine { return planned(&m) }), nil
 }
 
 // plan joins the errors of all unreadable schedules.

@@ -78,7 +78,7 @@ func TestPlanReadsFiles(t *testing.T) {
 `,
 		},
 		"KillSwitch": {
-			reason: "Whoever looks at a plan should know that it will not happen.",
+			reason: "The plan says that it has no effect.",
 			stdin:  office + "  killSwitch: true\n",
 			want:   officePlan + "  the kill switch is on: no machine runs in any window\n",
 		},

@@ -20,11 +20,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// railsOptions are the flags of rails.
 type railsOptions struct {
-	allNamespaces bool
-	cluster       string
-	output        format
+	cluster string
+	output  format
 }
 
 func newRails(o Options, config clientcmd.ClientConfig) *cobra.Command {
@@ -36,28 +34,21 @@ func newRails(o Options, config clientcmd.ClientConfig) *cobra.Command {
   kubectl 5spot rails -A
   kubectl 5spot rails --cluster prod`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return r.run(cmd.Context(), o, config)
-		},
+		RunE: onCluster(o, config, r.run),
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "show the Clusters of all namespaces")
+	flags.BoolP("all-namespaces", "A", false, "show the Clusters of all namespaces")
 	flags.StringVar(&r.cluster, "cluster", "", "only the Clusters of this `NAME`") // hides the kubeconfig's flag
 	flags.VarP(&r.output, "output", "o", r.output.all())
 	return cmd
 }
 
-func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
-	namespace := c.scope(r.allNamespaces)
-	objects, err := c.list(ctx, namespace)
+func (r *railsOptions) run(ctx context.Context, c *cluster, _ []string) error {
+	objects, err := c.list(ctx)
 	if err != nil {
 		return listForbiddenHelp(err)
 	}
-	machines, unread := c.metadata(ctx, clusterv1.GroupVersion.WithKind("MachineList"), client.InNamespace(namespace), client.HasLabels{v1alpha1.ScheduledMachineLabel})
+	machines, unread := c.metadata(ctx, clusterv1.GroupVersion.WithKind("MachineList"), client.InNamespace(c.namespace), client.HasLabels{v1alpha1.ScheduledMachineLabel})
 	unread = failed("listing machines", unread)
 	if apierrors.IsForbidden(unread) {
 		return listForbiddenHelp(unread)
@@ -66,8 +57,8 @@ func (r *railsOptions) run(ctx context.Context, o Options, config clientcmd.Clie
 		objects = slices.DeleteFunc(objects, func(m v1alpha1.ScheduledMachine) bool { return m.Spec.ClusterName != r.cluster })
 		machines = slices.DeleteFunc(machines, func(m metav1.PartialObjectMetadata) bool { return m.Labels[clusterv1.ClusterNameLabel] != r.cluster })
 	}
-	now := o.Now().Truncate(time.Second)
-	return errors.Join(r.show(o, railsOf(objects, machines, unread == nil, now), namespace, now), unread)
+	now := c.Now().Truncate(time.Second)
+	return errors.Join(r.show(c, railsOf(objects, machines, unread == nil, now), now), unread)
 }
 
 // listForbiddenHelp adds alternatives to a Forbidden error, which names the missing permission.
@@ -80,20 +71,17 @@ func listForbiddenHelp(err error) error {
 }
 
 // show prints the views, also if the Machines could not be read.
-func (r *railsOptions) show(o Options, views []clusterRails, namespace string, now time.Time) error {
+func (r *railsOptions) show(c *cluster, views []clusterRails, now time.Time) error {
 	switch {
 	case r.output.value == asJSON:
-		return writeJSON(o.Out, views, "  ")
+		return writeJSON(c.Out, views, "  ")
 	case len(views) == 0:
 		where := ""
 		if r.cluster != "" {
 			where = " of Cluster " + r.cluster
 		}
-		return write(o.Err, "No ScheduledMachines found"+where+inNamespace(namespace)+".\n")
+		return write(c.Err, "No ScheduledMachines found"+where+c.inNamespace()+".\n")
 	}
-	texts := make([]string, len(views))
-	for i := range views {
-		texts[i] = views[i].text(r.output.value == wide, now)
-	}
-	return write(o.Out, strings.Join(texts, "\n"))
+	texts := convert(views, func(v clusterRails) string { return v.text(r.output.value == wide, now) })
+	return write(c.Out, strings.Join(texts, "\n"))
 }

@@ -144,8 +144,8 @@ func TestRailsShowsEveryCluster(t *testing.T) {
 	}
 }
 
-// TestRailsSaysWhatTheConditionSays compares the plugin's text with the planner's message, for every reason.
-func TestRailsSaysWhatTheConditionSays(t *testing.T) {
+// TestRailsShowsTheConditionsMessage compares the plugin's text with the planner's message, for every reason.
+func TestRailsShowsTheConditionsMessage(t *testing.T) {
 	t.Parallel()
 	for reason, state := range map[departurecap.Reason]string{
 		v1alpha1.ActuationPausedReason: "paused", v1alpha1.DeparturesHeldReason: "held", v1alpha1.ClockSuspectReason: "held", v1alpha1.WarmUpReason: "held",
@@ -193,8 +193,8 @@ func TestRailsNamesTheMissingPermission(t *testing.T) {
 	}
 }
 
-// TestRailsKnowsWhatItDoesNotKnow has an API server that cannot list Machines.
-func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
+// TestRailsReportsThatMachinesAreUnknown has an API server that cannot list Machines.
+func TestRailsReportsThatMachinesAreUnknown(t *testing.T) {
 	t.Parallel()
 	config := fleet(t, refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "etcd is away"), machine("office", constant), machine("x", kept(v1alpha1.WarmUpReason, time.Second)))
 	want := result{
@@ -207,15 +207,15 @@ func TestRailsKnowsWhatItDoesNotKnow(t *testing.T) {
 		Err: "error: listing machines: etcd is away\n", Code: 1,
 	}
 	if diff := cmp.Diff(want, run("", "rails", config)); diff != "" {
-		t.Errorf("Unknown is not nobody.\n-want, +got:\n%s", diff)
+		t.Errorf("Unknown is not none.\n-want, +got:\n%s", diff)
 	}
 	if got := run("", "rails", "-o", "json", config); got.Code != 1 || !strings.Contains(got.Out, `"leavingUnknown": true`) {
 		t.Errorf("for programs: %+v", got)
 	}
 }
 
-// TestRailsOfADepartureThatIsHeldUp pauses actuation after a departure has begun.
-func TestRailsOfADepartureThatIsHeldUp(t *testing.T) {
+// TestRailsShowsAPausedDeparture pauses actuation after a departure has begun.
+func TestRailsShowsAPausedDeparture(t *testing.T) {
 	t.Parallel()
 	got := run("", "rails", "-o", "json", fleet(t, metadata(leavingMachine("office", v1alpha1.WindowClosed, time.Hour)), machine("office", kept(v1alpha1.ActuationPausedReason, time.Minute))))
 	const want = `[
@@ -283,7 +283,7 @@ func TestRailsShowsWhoLeavesAfterThePause(t *testing.T) {
 	}
 }
 
-func TestWhyOfWhatARailKeeps(t *testing.T) {
+func TestWhyExplainsAHeldMachine(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -298,7 +298,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 			},
 		},
 		"Frozen": {
-			"A pause of the manager is nobody's mistake about the machine.", machine("office", frozen),
+			"The manager's pause is the cause, not the machine.", machine("office", frozen),
 			[]string{
 				"State:     Paused: actuation is paused in the manager: nothing is done, not even for its owner\n",
 				"Because:   Actuation is paused in the manager: nothing is carried out; otherwise: Machine is being created\n",
@@ -325,7 +325,7 @@ func TestWhyOfWhatARailKeeps(t *testing.T) {
 			[]string{"State:     Deleting: "},
 		},
 		"Wipe": {
-			"Half a minute is short for who has to find the way out.", machine("office", kept(v1alpha1.WipeQuarantineReason, 10*time.Second)),
+			"The planner waits half a minute, so why prints the command.", machine("office", kept(v1alpha1.WipeQuarantineReason, 10*time.Second)),
 			[]string{
 				"three checks confirm that first, 20s. If it is a mistake, hold all departures of the Cluster now (kubectl 5spot hold-departures)\n",
 				"Do:        if the machines are not meant to leave, hold all departures now: kubectl 5spot -n farm hold-departures prod\n",
@@ -371,8 +371,8 @@ func TestRailsShowsWhoLeavesNext(t *testing.T) {
 	}
 }
 
-// TestRailsSaysWhichDepartureIsLate has departures within their budget, over it, and without one.
-func TestRailsSaysWhichDepartureIsLate(t *testing.T) {
+// TestRailsReportsALateDeparture has departures within their budget, over it, and without one.
+func TestRailsReportsALateDeparture(t *testing.T) {
 	t.Parallel()
 	ends := func(after time.Duration) func(*v1alpha1.ScheduledMachine) {
 		return func(m *v1alpha1.ScheduledMachine) {

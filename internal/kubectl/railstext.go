@@ -39,7 +39,6 @@ func (c *clusterRails) text(wide bool, now time.Time) string {
 	return text.String()
 }
 
-// table has one line for each machine.
 func (c *clusterRails) table(wide bool, now time.Time) []string {
 	lines := []string{"  NAME\tSTATE\tSINCE\tREASON\tLANE"}
 	if wide {
@@ -93,15 +92,11 @@ func firstTwo(names []string) string {
 
 // afterPause counts the paused machines that leave once the pause ends.
 func (c *clusterRails) afterPause() string {
-	const paused = "Paused: no paused machine starts to leave until the pause ends; "
-	switch n := len(c.LeaveAfterPause); n {
-	case 0:
-		return paused + "none is waiting to leave"
-	case 1:
-		return paused + "1 machine is waiting to leave: " + c.LeaveAfterPause[0]
-	default:
-		return paused + fmt.Sprintf("%d machines are waiting to leave: %s", n, firstTwo(c.LeaveAfterPause))
+	waiting := "none is waiting to leave"
+	if n := len(c.LeaveAfterPause); n > 0 {
+		waiting = counted(n, "machine is", "machines are") + " waiting to leave: " + firstTwo(c.LeaveAfterPause)
 	}
+	return "Paused: no paused machine starts to leave until the pause ends; " + waiting
 }
 
 // overdueNote returns how long ago the budget of a departure ended, empty if it has not.
@@ -118,10 +113,7 @@ func (c *clusterRails) counts() string {
 	for i := range c.Machines {
 		by[c.Machines[i].State]++
 	}
-	words := []string{fmt.Sprintf("%d ScheduledMachines", c.Total)}
-	if c.Total == 1 {
-		words[0] = "1 ScheduledMachine"
-	}
+	words := []string{counted(c.Total, "ScheduledMachine", "ScheduledMachines")}
 	for _, s := range railsStates {
 		if by[s] > 0 {
 			words = append(words, fmt.Sprintf("%d %s", by[s], s))

@@ -38,14 +38,7 @@ type clusterRails struct {
 	Warnings []string `json:"warnings,omitempty"`
 
 	candidates []departurecap.Candidate
-	unserved   []unserved
-}
-
-// unserved is a machine that has waited for a manager since that time.
-type unserved struct {
-	*v1alpha1.ScheduledMachine
-
-	since time.Time
+	unserved   []*v1alpha1.ScheduledMachine
 }
 
 // railsRow is a machine that a rail holds, or that leaves.
@@ -85,15 +78,15 @@ const (
 // railsStates are all states, in display order.
 var railsStates = []railsState{railPaused, railHeld, railCapped, railLeaving}
 
-// railsOf builds the view of every Cluster from conditions and departure records. It runs no planner. known reports
-// that the Machines were read.
-func railsOf(objects []v1alpha1.ScheduledMachine, machines []metav1.PartialObjectMetadata, known bool, now time.Time) []clusterRails {
+// railsOf builds the view of every Cluster from conditions and departure records. It runs no planner.
+// machinesRead is false if the Machines could not be listed.
+func railsOf(objects []v1alpha1.ScheduledMachine, machines []metav1.PartialObjectMetadata, machinesRead bool, now time.Time) []clusterRails {
 	departing := map[client.ObjectKey]railsRow{}
 	clusters := map[client.ObjectKey]*clusterRails{}
 	of := func(namespace, name string) *clusterRails {
 		key := client.ObjectKey{Namespace: namespace, Name: name}
 		if clusters[key] == nil {
-			clusters[key] = &clusterRails{Namespace: namespace, Cluster: name, Machines: []railsRow{}, LeavingUnknown: !known}
+			clusters[key] = &clusterRails{Namespace: namespace, Cluster: name, Machines: []railsRow{}, LeavingUnknown: !machinesRead}
 		}
 		return clusters[key]
 	}
@@ -117,23 +110,23 @@ func railsOf(objects []v1alpha1.ScheduledMachine, machines []metav1.PartialObjec
 		m := &objects[i]
 		c := of(m.Namespace, m.Spec.ClusterName)
 		c.Total++
-		if since, doubted := unservedSince(m, now); doubted {
-			c.unserved = append(c.unserved, unserved{m, since})
+		if unserved(m, now) {
+			c.unserved = append(c.unserved, m)
 		}
-		left, leaves := departing[client.ObjectKeyFromObject(m)]
-		switch row, kept := heldRow(m); {
-		case kept:
-			row.Machine, row.Lane, row.ActionID = left.Machine, left.Lane, left.ActionID
+		departure, leaving := departing[client.ObjectKeyFromObject(m)]
+		switch row, held := heldRow(m); {
+		case held:
+			row.Machine, row.Lane, row.ActionID = departure.Machine, departure.Lane, departure.ActionID
 			c.candidates = append(c.candidates, candidateOf(m))
 			c.Machines = append(c.Machines, row)
-			if row.State == railPaused && unwanted(m, now) {
+			if row.State == railPaused && shouldLeave(m, now) {
 				c.LeaveAfterPause = append(c.LeaveAfterPause, m.Name)
 			}
-		case leaves:
-			left.setGraceEnded(m, now)
-			c.Machines = append(c.Machines, left)
+		case leaving:
+			departure.setGraceEnded(m, now)
+			c.Machines = append(c.Machines, departure)
 		default:
-			c.closes(m, now)
+			c.setNext(m, now)
 		}
 	}
 	return sorted(clusters, now)
@@ -146,7 +139,7 @@ func heldRow(m *v1alpha1.ScheduledMachine) (railsRow, bool) {
 	switch {
 	case paused(m):
 		row.State, row.Reason, row.Message = railPaused, clusterv1.PausedReason, pausedWhy
-		if c := ifTrue(m, clusterv1.PausedCondition); c != nil {
+		if c := withStatus(m, clusterv1.PausedCondition, metav1.ConditionTrue); c != nil {
 			row.Message, row.Since = cmp.Or(c.Message, pausedWhy), &c.LastTransitionTime
 		}
 		return row, true
@@ -163,16 +156,11 @@ func heldRow(m *v1alpha1.ScheduledMachine) (railsRow, bool) {
 	return row, true
 }
 
-// unwanted reports whether a machine that is in its Cluster would leave now. The status of a paused machine does not
+// shouldLeave reports whether a machine that is in its Cluster would leave now. The status of a paused machine does not
 // follow the clock, so this evaluates the spec.
-func unwanted(m *v1alpha1.ScheduledMachine, now time.Time) bool {
-	if m.Status.MachineRef == nil {
-		return false
-	}
-	if !m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch || m.BeingReclaimed() {
-		return true
-	}
-	return machineschedule.Resolve(m, now).Closed()
+func shouldLeave(m *v1alpha1.ScheduledMachine, now time.Time) bool {
+	return m.Status.MachineRef != nil &&
+		(!m.DeletionTimestamp.IsZero() || m.Spec.KillSwitch || m.BeingReclaimed() || machineschedule.Resolve(m, now).Closed())
 }
 
 // departureOf returns why a Machine leaves, and false if it does not leave.
@@ -214,15 +202,14 @@ func (r *railsRow) setGraceEnded(m *v1alpha1.ScheduledMachine, now time.Time) {
 	}
 }
 
-// closes records m's window as Next if it closes before the present one.
-func (c *clusterRails) closes(m *v1alpha1.ScheduledMachine, now time.Time) {
+// setNext records m's window as Next if it closes before the present one.
+func (c *clusterRails) setNext(m *v1alpha1.ScheduledMachine, now time.Time) {
 	at := m.Status.NextCleanup
 	if at == nil || !at.After(now) || m.Status.MachineRef == nil || idle(m) != "" {
 		return
 	}
 	if c.Next == nil || at.Before(&c.Next.At) {
-		v := viewOf(m, now)
-		c.Next = &closing{Name: m.Name, At: *at, zone: v.zone}
+		c.Next = &closing{Name: m.Name, At: *at, zone: machineschedule.Resolve(m, now).Schedule.Zone()}
 	}
 }
 
@@ -264,14 +251,14 @@ func (c *clusterRails) reportUnserved(now time.Time) {
 	if len(c.unserved) == 0 {
 		return
 	}
-	longest := slices.MinFunc(c.unserved, func(a, b unserved) int {
-		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.Name, b.Name))
+	longest := slices.MinFunc(c.unserved, func(a, b *v1alpha1.ScheduledMachine) int {
+		return cmp.Or(waitingSince(a, now).Compare(waitingSince(b, now)), cmp.Compare(a.Name, b.Name))
 	})
 	subject := longest.Name
 	if others := len(c.unserved) - 1; others > 0 {
 		subject += fmt.Sprintf(" and %d more", others)
 	}
-	c.Warnings = []string{unservedNote(subject, longest.ScheduledMachine, longest.since, now)}
+	c.Warnings = []string{unservedNote(subject, longest, now)}
 }
 
 func (r *railsRow) since() time.Time { return ptr.Deref(r.Since, metav1.Time{}).Time }

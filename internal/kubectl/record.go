@@ -23,24 +23,17 @@ func program(r v1alpha1.ReclaimRecord) string {
 	return pattern
 }
 
-// The origins of a request. They are part of the JSON of why.
-const (
-	byProgram = "program"
-	byPerson  = "person"
-	byNode    = "node"
-	byUnknown = "unknown"
-)
-
+// origin returns where the request comes from, for the JSON output.
 func origin(r v1alpha1.ReclaimRecord) string {
 	switch {
 	case r.Lost():
-		return byUnknown
+		return "unknown"
 	case r.ByPerson():
-		return byPerson
+		return "person"
 	case program(r) != "":
-		return byProgram
+		return "program"
 	default:
-		return byNode
+		return "node"
 	}
 }
 
@@ -51,13 +44,12 @@ func requestOf(r v1alpha1.ReclaimRecord) request {
 
 // sentence states the origin of the request and its reason.
 func sentence(r v1alpha1.ReclaimRecord) string {
-	if r.PropagatedFrom != "" {
+	switch {
+	case r.PropagatedFrom != "":
 		return "its owner asked for the same host through " + r.PropagatedFrom + ": " + r.Why()
-	}
-	switch origin(r) {
-	case byPerson, byUnknown:
+	case r.Lost(), r.ByPerson():
 		return r.Why()
-	case byProgram:
+	case program(r) != "":
 		return "its owner started a program that matches " + program(r)
 	default:
 		return "asked on the Node: " + r.Why()
@@ -72,19 +64,26 @@ func paused(m *v1alpha1.ScheduledMachine) bool {
 // gateOf returns the condition DepartureGated if it is true, otherwise nil. It is true while a rail holds a machine
 // that should leave.
 func gateOf(m *v1alpha1.ScheduledMachine) *metav1.Condition {
-	return ifTrue(m, v1alpha1.DepartureGatedCondition)
+	return withStatus(m, v1alpha1.DepartureGatedCondition, metav1.ConditionTrue)
+}
+
+// withStatus returns the condition if it has that status, otherwise nil.
+func withStatus(m *v1alpha1.ScheduledMachine, condition string, status metav1.ConditionStatus) *metav1.Condition {
+	if c := conditions.Get(m, condition); c != nil && c.Status == status {
+		return c
+	}
+	return nil
 }
 
 // suppressed returns the condition with the reason ActuationPaused, nil if there is none. It reports an action that the
 // manager's pause suppressed. paused reports a pause of the object.
 func suppressed(m *v1alpha1.ScheduledMachine) *metav1.Condition {
-	if c := gateOf(m); c != nil && c.Reason == v1alpha1.ActuationPausedReason {
-		return c
+	for _, c := range []*metav1.Condition{gateOf(m), conditions.Get(m, v1alpha1.ReadyCondition)} {
+		if c != nil && c.Reason == v1alpha1.ActuationPausedReason {
+			return c
+		}
 	}
-	if conditions.GetReason(m, v1alpha1.ReadyCondition) != v1alpha1.ActuationPausedReason {
-		return nil
-	}
-	return conditions.Get(m, v1alpha1.ReadyCondition)
+	return nil
 }
 
 // gone reports whether the controller has observed the latest spec and no Machine or infrastructure machine exists.
@@ -100,27 +99,38 @@ func offNow(m *v1alpha1.ScheduledMachine) string {
 	return "its schedule is off"
 }
 
+// waitHelp returns advice about the deletion of a machine that waits, or nothing. Cluster API reports DeletionCompleted
+// for a moment in every deletion: the Machine waits only if the message names finalizers.
+func waitHelp(m *v1alpha1.ScheduledMachine) string {
+	switch reason := conditions.GetReason(m, v1alpha1.MachineReadyCondition); reason {
+	case clusterv1.MachineDeletingWaitingForPreDrainHookReason, clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
+		return "wait for the owner of the hook that Because or Note names"
+	case clusterv1.MachineDeletingDeletionCompletedReason:
+		if !strings.Contains(conditions.GetMessage(m, v1alpha1.MachineReadyCondition), "finalizers") {
+			return ""
+		}
+		return "wait for the owner of the finalizer that Because or Note names"
+	default:
+		return v1alpha1.WaitAdvice()[reason]
+	}
+}
+
 // removalDelayNotes returns the controllers' messages about what delays the removal of a machine. It omits messages
 // that shown contains.
 func removalDelayNotes(m *v1alpha1.ScheduledMachine, shown string) []string {
-	r, asked := m.ReclaimRequest()
-	removed := asked && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown
+	r, requested := m.ReclaimRequest()
+	removed := requested && !paused(m) || m.Spec.KillSwitch || !m.DeletionTimestamp.IsZero() || m.Status.Phase == v1alpha1.PhaseShuttingDown
 	if !removed || gone(m) {
 		return nil
 	}
 	var notes []string
 	for _, condition := range []string{v1alpha1.ReadyCondition, v1alpha1.MachineReadyCondition} {
-		c := conditions.Get(m, condition)
-		if c == nil || c.Status != metav1.ConditionFalse || c.Message == "" || asked && c.Message == r.Where() || strings.Contains(shown, c.Message) {
+		c := withStatus(m, condition, metav1.ConditionFalse)
+		if c == nil || c.Message == "" || requested && c.Message == r.Where() || strings.Contains(shown, c.Message) {
 			continue
 		}
 		shown += c.Message
 		notes = append(notes, c.Message)
 	}
 	return notes
-}
-
-// reachable returns false only if the controller has reported that the workload cluster is not.
-func reachable(m *v1alpha1.ScheduledMachine) bool {
-	return !conditions.IsFalse(m, v1alpha1.WorkloadClusterReachableCondition)
 }

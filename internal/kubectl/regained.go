@@ -16,17 +16,17 @@ import (
 )
 
 // A stage is a part of the machine that its owner gets back: the CPU, the memory, the Machine, the box. text says when
-// it came back, or what it waits for. back means that nothing more of it is expected.
+// it came back, or what it waits for. final means that text does not change any more.
 type stage struct {
-	text string
-	back bool
+	text  string
+	final bool
 }
 
 // regained returns what the owner has back of a machine, in the order in which it comes back. It returns none if the
 // machine was not given back.
 func regained(m *v1alpha1.ScheduledMachine) []string {
-	if asked, ok := m.ReclaimRequest(); ok {
-		return texts(append(stages(m, asked), boxStage(m)))
+	if r, ok := m.ReclaimRequest(); ok {
+		return texts(append(stages(m, r), boxStage(m)))
 	}
 	served, ok := m.ServedReclaim()
 	list := m.GiveBacks()
@@ -42,15 +42,11 @@ func regained(m *v1alpha1.ScheduledMachine) []string {
 }
 
 func texts(stages []stage) []string {
-	list := make([]string, len(stages))
-	for i, s := range stages {
-		list[i] = s.text
-	}
-	return list
+	return convert(stages, func(s stage) string { return s.text })
 }
 
-// stages returns the stages of a give-back that is in progress, but the last.
-func stages(m *v1alpha1.ScheduledMachine, asked v1alpha1.ReclaimRecord) []stage {
+// stages returns all stages but the last of a give-back that is in progress.
+func stages(m *v1alpha1.ScheduledMachine, r v1alpha1.ReclaimRecord) []stage {
 	if gone(m) {
 		return nil
 	}
@@ -61,7 +57,7 @@ func stages(m *v1alpha1.ScheduledMachine, asked v1alpha1.ReclaimRecord) []stage 
 		list = append(list, stage{"the Machine is not deleted yet", false})
 	default:
 		text := "the Machine is deleted"
-		if after := elapsed(asked, ref.DeletionTimestamp.UTC().Format(time.RFC3339)); after != "" {
+		if after := elapsed(r, ref.DeletionTimestamp.UTC().Format(time.RFC3339)); after != "" {
 			text += " after " + after
 		}
 		list = append(list, stage{text, true})
@@ -114,7 +110,7 @@ type giveBack struct{ v1alpha1.GiveBack }
 // times lists the stages with their times, on one line.
 func (g giveBack) times() string {
 	var list []string
-	if ran := g.running(); ran != "" {
+	if ran := g.stillRunning(); ran != "" {
 		list = append(list, "CPU not back: "+ran)
 	}
 	for _, part := range []struct{ what, after string }{
@@ -135,8 +131,8 @@ func (g giveBack) cpu() string {
 	return milliseconds(g.Hold.FrozenAfterMilliseconds)
 }
 
-// running returns how many pods were not frozen in time, empty if none is known.
-func (g giveBack) running() string {
+// stillRunning returns how many pods were not frozen in time, empty if none is known.
+func (g giveBack) stillRunning() string {
 	if g.Hold == nil || g.Hold.RunningPods == 0 {
 		return ""
 	}
@@ -180,7 +176,7 @@ func lapse(d time.Duration) string {
 }
 
 // counted returns a number with the beginning of a sentence for one or for many.
-func counted(n int32, one, many string) string {
+func counted[N int | int32](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

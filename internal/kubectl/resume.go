@@ -34,9 +34,7 @@ name, or for that host, then follows its schedule.`,
 		Example:           `  kubectl 5spot resume office-hours`,
 		ValidArgsFunction: completeNames(config),
 		Args:              oneName,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return resume(cmd.Context(), o, config, names[0])
-		},
+		RunE:              onCluster(o, config, resume),
 	}
 }
 
@@ -48,12 +46,8 @@ func oneName(_ *cobra.Command, names []string) error {
 	return nil
 }
 
-func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name string) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
-	now := o.Now().Truncate(time.Second)
+func resume(ctx context.Context, c *cluster, names []string) error {
+	name, now := names[0], c.Now().Truncate(time.Second)
 	var before *v1alpha1.ScheduledMachine
 	var next string
 	after, err := c.change(ctx, name, func(m *v1alpha1.ScheduledMachine) error {
@@ -68,41 +62,41 @@ func resume(ctx context.Context, o Options, config clientcmd.ClientConfig, name 
 		return err
 	})
 	if apierrors.IsNotFound(err) {
-		return forget(ctx, o, c, name, err)
+		return deleteReclaimedMachine(ctx, c, name, err)
 	}
 	if err != nil {
 		return err
 	}
-	said := "the schedule is on again"
+	result := "the schedule is on again"
 	if before.ScheduleEnabled() {
-		said = "the schedule is on already"
+		result = "the schedule is on already"
 	}
 	if paused(after) {
-		return write(o.Out, fmt.Sprintf("%s: it is paused: the schedule is on, but nothing happens until the pause of it or its Cluster ends.\n", name))
+		return write(c.Out, fmt.Sprintf("%s: it is paused: the schedule is on, but nothing happens until the pause of it or its Cluster ends.\n", name))
 	}
-	lines := []string{name + ": " + said + ". " + next}
+	lines := []string{name + ": " + result + ". " + next}
 	if r, ok := before.ServedReclaim(); ok && !before.ScheduleEnabled() && program(r) != "" {
 		lines = append(lines, fmt.Sprintf("If %s still runs on the machine, the machine leaves again: quit it first.", program(r)))
 	}
-	return write(o.Out, strings.Join(append(lines, sentences(unservedNotes(before, now))...), "\n")+"\n")
+	return write(c.Out, strings.Join(append(lines, sentences(unservedNotes(before, now))...), "\n")+"\n")
 }
 
-// forget deletes the ReclaimedMachine of a ScheduledMachine that is gone. It returns absent if there is no
-// ReclaimedMachine, or if the person may not read it.
-func forget(ctx context.Context, o Options, c *cluster, name string, absent error) error {
-	left, err := c.reclaimedMachine(ctx, name)
+// deleteReclaimedMachine deletes the ReclaimedMachine of a ScheduledMachine that is gone. It returns absent if there is
+// none, or if the person may not read it.
+func deleteReclaimedMachine(ctx context.Context, c *cluster, name string, absent error) error {
+	reclaimed, err := c.reclaimedMachine(ctx, name)
 	if err != nil {
 		return errors.Join(absent, err)
 	}
-	if left == nil {
+	if reclaimed == nil {
 		return absent
 	}
-	why := left.Record().Screened().Why()
-	if err := client.IgnoreNotFound(c.Delete(ctx, left, client.Preconditions{UID: &left.UID})); err != nil {
+	why := reclaimed.Record().Screened().Why()
+	if err := client.IgnoreNotFound(c.Delete(ctx, reclaimed, client.Preconditions{UID: &reclaimed.UID})); err != nil {
 		return failed(name, fmt.Errorf("there is no ScheduledMachine of this name, but its owner took the machine back (%s), and its ReclaimedMachine remains: "+
-			"a new ScheduledMachine stays off. To change that, a user with permission runs kubectl -n %s delete reclaimedmachine/%s: %w", why, left.Namespace, name, err))
+			"a new ScheduledMachine stays off. To change that, a user with permission runs kubectl -n %s delete reclaimedmachine/%s: %w", why, reclaimed.Namespace, name, err))
 	}
-	return write(o.Out, fmt.Sprintf("%s: there is no ScheduledMachine of this name, so nothing joins. Its owner had taken the machine back (%s); "+
+	return write(c.Out, fmt.Sprintf("%s: there is no ScheduledMachine of this name, so nothing joins. Its owner had taken the machine back (%s); "+
 		"the ReclaimedMachine is deleted now, and a new ScheduledMachine follows its schedule.\n", name, why))
 }
 
@@ -138,15 +132,15 @@ func nextAfterResume(m *v1alpha1.ScheduledMachine, now time.Time) (string, error
 	if err != nil {
 		return "", unreadable(m.Name, err)
 	}
-	does := "joins now"
+	effect := "joins now"
 	if m.ScheduleEnabled() && m.Status.MachineRef != nil {
-		does = "is lent"
+		effect = "is lent"
 	}
 	switch {
 	case p.Active && len(p.Transitions) == 0:
-		return fmt.Sprintf("Its window is open and does not close: the machine %s.", does), nil
+		return fmt.Sprintf("Its window is open and does not close: the machine %s.", effect), nil
 	case p.Active:
-		return fmt.Sprintf("Its window is open: the machine %s, and leaves %s.", does, p.Transitions[0].Local), nil
+		return fmt.Sprintf("Its window is open: the machine %s, and leaves %s.", effect, p.Transitions[0].Local), nil
 	case len(p.Transitions) == 0:
 		return "Its window does not open within a year: nothing joins.", nil
 	default:

@@ -23,13 +23,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// Exit codes. After 2, the command line or a file must change first. After 1, the same command may succeed later.
-const (
-	exitOK = iota
-	exitFailure
-	exitInput
-)
-
 // Options holds the streams, the clock and the version that the commands use.
 type Options struct {
 	In       io.Reader
@@ -98,17 +91,16 @@ func failed(doing string, err error) error {
 	return failure{fmt.Errorf("%s: %w", doing, err)}
 }
 
-// ExitCode returns the exit code for err. It is 0 for nil, and 1 for an error of the cluster, of a machine in it, or of
-// the output. It is 2 for an error of the command line, a file or a schedule.
+// ExitCode returns the exit code for err: 0 for nil, 1 for a failure, and 2 for any other error. After 1, the same
+// command may succeed later. After 2, the command line or a file must change first.
 func ExitCode(err error) int {
-	var f failure
 	switch {
 	case err == nil:
-		return exitOK
-	case errors.As(err, &f):
-		return exitFailure
+		return 0
+	case errors.As(err, new(failure)):
+		return 1
 	default:
-		return exitInput
+		return 2
 	}
 }
 

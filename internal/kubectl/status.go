@@ -14,7 +14,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// statusOptions are the flags of status.
 type statusOptions struct {
 	allNamespaces bool
 	output        format
@@ -36,9 +35,7 @@ func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return s.run(cmd.Context(), o, config, names)
-		},
+		RunE: onCluster(o, config, s.run),
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "list the machines of all namespaces")
@@ -46,40 +43,28 @@ func newStatus(o Options, config clientcmd.ClientConfig) *cobra.Command {
 	return cmd
 }
 
-func (s *statusOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
+func (s *statusOptions) run(ctx context.Context, c *cluster, names []string) error {
 	objects, err := s.read(ctx, c, names)
 	if err != nil {
 		return err
 	}
-	now := o.Now().Truncate(time.Second)
-	views := make([]view, len(objects))
-	for i := range objects {
-		e := explain(&objects[i], now)
-		views[i] = e.view
-		views[i].state = e.State
-	}
+	now := c.Now().Truncate(time.Second)
+	views := convert(objects, func(m v1alpha1.ScheduledMachine) view { return explain(&m, now).view })
 	switch {
 	case s.output.value == asJSON:
-		return writeJSON(o.Out, views, "  ")
+		return writeJSON(c.Out, views, "  ")
 	case len(views) == 0:
-		return write(o.Err, "No ScheduledMachines found"+inNamespace(c.scope(s.allNamespaces))+".\n")
+		return write(c.Err, "No ScheduledMachines found"+c.inNamespace()+".\n")
 	case len(names) == 0:
-		return write(o.Out, table(views, s.allNamespaces, s.output.value == wide, now))
+		return write(c.Out, table(views, s.allNamespaces, s.output.value == wide, now))
 	}
-	var details []string
-	for i := range views {
-		details = append(details, views[i].detail(now))
-	}
-	return write(o.Out, strings.Join(details, "\n"))
+	details := convert(views, func(v view) string { return v.detail(now) })
+	return write(c.Out, strings.Join(details, "\n"))
 }
 
 func (s *statusOptions) read(ctx context.Context, c *cluster, names []string) ([]v1alpha1.ScheduledMachine, error) {
 	if len(names) > 0 {
 		return c.get(ctx, names)
 	}
-	return c.list(ctx, c.scope(s.allNamespaces))
+	return c.list(ctx)
 }

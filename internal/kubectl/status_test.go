@@ -165,7 +165,7 @@ unreadable   prod      Active         True      worker-7   -              Hour m
 }
 
 // An owner's Role may be limited to named machines.
-func TestStatusSaysWhatToDoWithoutTheRightToList(t *testing.T) {
+func TestStatusWithoutThePermissionToList(t *testing.T) {
 	t.Parallel()
 	got := run("", "status", cluster(t, map[string]any{
 		"/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines": refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "ada cannot list"),
@@ -176,7 +176,7 @@ func TestStatusSaysWhatToDoWithoutTheRightToList(t *testing.T) {
 	}
 }
 
-func TestStatusTellsAllAboutOne(t *testing.T) {
+func TestStatusShowsOneMachine(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string

@@ -5,14 +5,22 @@ package kubectl
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
+)
+
+// The width that text output fits into, as far as names allow, and the space between two columns.
+const (
+	terminal = 80
+	gap      = 3
 )
 
 // columns aligns cells that are separated by tabs.
@@ -26,11 +34,43 @@ func columns(lines ...string) string {
 	return b.String()
 }
 
+// fitted is a table whose last column is cut, so that a line has at most width characters.
+func fitted(rows [][]string, width int) string {
+	used := 0
+	for column := range len(rows[0]) - 1 {
+		widest := 0
+		for _, row := range rows {
+			widest = max(widest, utf8.RuneCountInString(row[column]))
+		}
+		used += widest + gap
+	}
+	const least = 20 // A shorter last column would be useless: the names are then too long.
+	return columns(convert(rows, func(row []string) string {
+		last := len(row) - 1
+		return strings.Join(append(row[:last:last], short(row[last], max(least, width-used))), "\t")
+	})...)
+}
+
+// wrapped breaks text into lines of at most terminal characters. The first begins with two spaces, the others with
+// four. A longer word gets a line of its own.
+func wrapped(text string) string {
+	var b strings.Builder
+	line := " "
+	for _, word := range strings.Fields(text) {
+		if line != " " && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > terminal {
+			b.WriteString(line + "\n")
+			line = "   "
+		}
+		line += " " + word
+	}
+	return b.String() + line + "\n"
+}
+
 // table has one line for each machine. A wide table has all columns, and may exceed the width of a terminal.
 func table(views []view, namespaces, wide bool, now time.Time) string {
-	rows := [][]string{{"NAME", "STATE", "NEXT", "WHY"}}
+	rows, width := [][]string{{"NAME", "STATE", "NEXT", "WHY"}}, terminal
 	if wide {
-		rows[0] = []string{"NAME", "CLUSTER", "PHASE", "READY", "NODE", "NEXT", "WHY"}
+		rows[0], width = []string{"NAME", "CLUSTER", "PHASE", "READY", "NODE", "NEXT", "WHY"}, math.MaxInt
 	}
 	for i := range views {
 		v := &views[i]
@@ -46,33 +86,22 @@ func table(views []view, namespaces, wide bool, now time.Time) string {
 			rows[i+1] = slices.Insert(rows[i+1], 0, views[i].Namespace)
 		}
 	}
-	if !wide {
-		return fitted(rows)
-	}
-	lines := make([]string, len(rows))
-	for i, row := range rows {
-		lines[i] = strings.Join(row, "\t")
-	}
-	return columns(lines...)
+	return fitted(rows, width)
 }
 
 // next is the next step in as few words as possible.
 func (v *view) next(now time.Time) string {
-	if v.idle != "" { // the window may open and close, but with no effect
-		return "-"
-	}
 	steps := v.steps()
 	switch {
-	case len(steps) == 0:
+	case len(steps) == 0, v.idle != "": // An idle machine's window may open and close, but with no effect.
 		return "-"
 	case !steps[0].at.After(now):
 		return "overdue " + duration.HumanDuration(now.Sub(steps[0].at))
 	default:
-		return steps[0].does + " " + relative(steps[0].at, now)
+		return steps[0].verb + " " + relative(steps[0].at, now)
 	}
 }
 
-// detail shows everything about one machine.
 func (v *view) detail(now time.Time) string {
 	window := "outside the window"
 	switch {
@@ -109,7 +138,7 @@ func (v *view) nextLines(now time.Time) []string {
 	}
 	lines := make([]string, len(steps))
 	for i, s := range steps {
-		lines[i] = fmt.Sprintf("%s\t%s %s: %s (%s)", []string{"Next:", "Then:"}[i], s.does, relative(s.at, now),
+		lines[i] = fmt.Sprintf("%s\t%s %s: %s (%s)", []string{"Next:", "Then:"}[i], s.verb, relative(s.at, now),
 			plan.Local(s.at, v.zone), s.at.UTC().Format(time.RFC3339))
 	}
 	return lines
@@ -153,3 +182,12 @@ func short(message string, most int) string {
 }
 
 func orDash(s string) string { return cmp.Or(s, "-") }
+
+// convert returns f of each element.
+func convert[T, U any](list []T, f func(T) U) []U {
+	converted := make([]U, len(list))
+	for i, element := range list {
+		converted[i] = f(element)
+	}
+	return converted
+}

@@ -45,7 +45,7 @@ func (u *undoOptions) saved(namespace string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if of, _, _ := unstructured.NestedString(object.Object, "spec", "clusterName"); of == u.of {
+		if clusterName, _, _ := unstructured.NestedString(object.Object, "spec", "clusterName"); clusterName == u.clusterName {
 			names = append(names, name)
 		}
 	}
@@ -101,7 +101,6 @@ func (u *undo) continueFromBackup(ctx context.Context, absent error) error {
 	return u.printf("created again from the backup. If its Machine still runs, it is kept.")
 }
 
-// readBackup reads the backup of one ScheduledMachine.
 func readBackup(path, namespace, name string) (*unstructured.Unstructured, error) {
 	text, err := readFile(path, nil)
 	if err != nil {

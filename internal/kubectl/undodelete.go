@@ -27,11 +27,10 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
 )
 
-// undoOptions are the flags of undo-delete.
 type undoOptions struct {
-	of, backups string
-	dryRun      bool
-	timeout     span
+	clusterName, backups string
+	dryRun               bool
+	timeout              span
 }
 
 func newUndoDelete(o Options, config clientcmd.ClientConfig) *cobra.Command {
@@ -53,37 +52,35 @@ same command again in the same directory: it continues.`,
   kubectl 5spot undo-delete --cluster lab
   kubectl 5spot undo-delete office-hours --dry-run`,
 		ValidArgsFunction: completeNames(config),
-		RunE: func(cmd *cobra.Command, names []string) error {
-			if (u.of != "") == (len(names) > 0) {
+		Args: func(_ *cobra.Command, names []string) error {
+			if (u.clusterName != "") == (len(names) > 0) {
 				return errors.New("give the names of ScheduledMachines, or --cluster for all of a Cluster that are being deleted, not both")
 			}
-			return u.run(cmd.Context(), o, config, names)
+			return nil
 		},
+		RunE: onCluster(o, config, u.run),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&u.of, "cluster", "", "all ScheduledMachines of this `Cluster` that are being deleted")
+	flags.StringVar(&u.clusterName, "cluster", "", "all ScheduledMachines of this `Cluster` that are being deleted")
 	flags.StringVar(&u.backups, "backup-dir", ".", "`directory` of the files in which the objects are saved")
 	flags.BoolVar(&u.dryRun, "dry-run", false, "only show which deletions can be undone")
 	flags.Var(&u.timeout, "timeout", "how long to wait for the manager to confirm the pause of an object, and for the object to be gone")
 	return cmd
 }
 
-func (u *undoOptions) run(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
-	if u.of != "" {
+func (u *undoOptions) run(ctx context.Context, c *cluster, names []string) error {
+	if u.clusterName != "" {
+		var err error
 		if names, err = u.names(ctx, c); err != nil {
 			return err
 		}
 		if len(names) == 0 {
-			return write(o.Err, fmt.Sprintf("No ScheduledMachine of Cluster %s is being deleted.\n", u.of))
+			return write(c.Err, fmt.Sprintf("No ScheduledMachine of Cluster %s is being deleted.\n", u.clusterName))
 		}
 	}
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, (&undo{undoOptions: u, cluster: c, out: o, name: name}).run(ctx))
+		errs = append(errs, (&undo{undoOptions: u, cluster: c, name: name}).run(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -91,13 +88,13 @@ func (u *undoOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 // names returns the ScheduledMachines of the Cluster that are being deleted or have a backup, because an
 // interrupted undo-delete may have removed them.
 func (u *undoOptions) names(ctx context.Context, c *cluster) ([]string, error) {
-	objects, err := c.list(ctx, c.namespace)
+	objects, err := c.list(ctx)
 	if err != nil {
 		return nil, err
 	}
 	names, err := u.saved(c.namespace)
 	for i := range objects {
-		if m := &objects[i]; m.Spec.ClusterName == u.of && !m.DeletionTimestamp.IsZero() {
+		if m := &objects[i]; m.Spec.ClusterName == u.clusterName && !m.DeletionTimestamp.IsZero() {
 			names = append(names, m.Name)
 		}
 	}
@@ -112,9 +109,7 @@ type undo struct {
 	*undoOptions
 	*cluster
 
-	out  Options
 	name string
-
 	// stored is the latest version of the object that was read, with fields that this program does not know. m has the
 	// fields that it knows.
 	stored *unstructured.Unstructured
@@ -173,9 +168,8 @@ func (u *undo) run(ctx context.Context) error {
 	return u.printf("%s", strings.Join(append(kept, sentences(u.notes())...), "\n"))
 }
 
-// printf prints text about the object.
 func (u *undo) printf(format string, args ...any) error {
-	return write(u.out.Out, u.name+": "+fmt.Sprintf(format, args...)+"\n")
+	return write(u.Out, u.name+": "+fmt.Sprintf(format, args...)+"\n")
 }
 
 // refused adds to an error where the object is saved, and what to do with it.
@@ -211,7 +205,7 @@ func (u *undo) check(ctx context.Context) error {
 // Cluster API has made the Machine an owner of the bootstrap config and the infrastructure machine before the Machine
 // has a Node. So the garbage collector only removes the deleted ScheduledMachine from their owners.
 func (u *undo) machine(ctx context.Context) (*clusterv1.Machine, error) {
-	if request, asked := u.m.ReclaimRequest(); asked {
+	if request, requested := u.m.ReclaimRequest(); requested {
 		return nil, cannot("it is being given back to its owner (%s), so the machine leaves", sentence(request))
 	}
 	if u.m.Spec.KillSwitch {
@@ -338,15 +332,15 @@ const pollInterval = 100 * time.Millisecond
 // restore creates the object again once it is gone, and removes the backup.
 func (u *undo) restore(ctx context.Context) error {
 	uid := u.m.UID
-	var others []string
-	gone := func(m *v1alpha1.ScheduledMachine) bool {
+	var finalizers []string
+	absent := func(m *v1alpha1.ScheduledMachine) bool {
 		if m != nil {
-			others = m.Finalizers
+			finalizers = m.Finalizers
 		}
 		return m == nil || m.UID != uid
 	}
-	if err := u.await(ctx, gone, func() error {
-		return fmt.Errorf("it still exists, because of the finalizers of other programs: %s", strings.Join(others, ", "))
+	if err := u.await(ctx, absent, func() error {
+		return fmt.Errorf("it still exists, because of the finalizers of other programs: %s", strings.Join(finalizers, ", "))
 	}); err != nil {
 		return err
 	}
@@ -362,7 +356,7 @@ func (u *undo) restore(ctx context.Context) error {
 	return u.forgetBackup()
 }
 
-// notes returns what may undo the undo.
+// notes returns a note if a topology or a tool may delete the object again.
 func (u *undo) notes() []string {
 	if _, managed := u.m.Labels[v1alpha1.TopologyOwnedLabel]; managed {
 		return []string{"it comes from the topology of its Cluster, which deletes it again if it does not have it: correct the topology"}

@@ -162,7 +162,7 @@ func TestUndoDelete(t *testing.T) {
 func TestUndoDeleteWhileAControllerWrites(t *testing.T) {
 	t.Parallel()
 	a, dir := undoable(), t.TempDir()
-	a.rival = func(a *api) { a.touch(t, officeMachine) }
+	a.beforePatch = func(a *api) { a.touch(t, officeMachine) }
 	if got := run("", "undo-delete", "office", "--backup-dir", dir, a.serve(t)); got.Code != 0 {
 		t.Errorf("%+v", got)
 	}

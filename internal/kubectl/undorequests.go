@@ -51,7 +51,6 @@ func (u *undo) readObject(ctx context.Context) (*unstructured.Unstructured, *v1a
 	return stored, m, failed("reading "+u.name, err)
 }
 
-// create creates the object again.
 func (u *undo) create(ctx context.Context, opts ...client.CreateOption) error {
 	return u.Create(ctx, manifestOf(u.stored), append(opts, client.FieldOwner(writer.Plugin))...)
 }

@@ -10,11 +10,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/writer"
+)
+
+// Fields whose last writer is shown, besides writer.Enabled.
+var (
+	specFields      = fieldpath.MakePathOrDie("spec")
+	killSwitchField = fieldpath.MakePathOrDie("spec", "killSwitch")
+	requestField    = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.EmergencyReclaimAnnotation)
 )
 
 // Explanations of a machine on which no controller acts.
@@ -97,23 +105,23 @@ func beingServed(m *v1alpha1.ScheduledMachine) bool {
 	}
 }
 
+// unserved reports whether m has waited for a manager for unservedAfter or longer.
+func unserved(m *v1alpha1.ScheduledMachine, now time.Time) bool {
+	since := waitingSince(m, now)
+	return !since.IsZero() && now.Sub(since) >= unservedAfter
+}
+
 // unservedNotes returns a note if no manager seems to serve m.
 func unservedNotes(m *v1alpha1.ScheduledMachine, now time.Time) []string {
-	since, doubted := unservedSince(m, now)
-	if !doubted {
+	if !unserved(m, now) {
 		return nil
 	}
-	return []string{unservedNote("it", m, since, now)}
+	return []string{unservedNote("it", m, now)}
 }
 
-// unservedSince returns since when a manager should have acted on m, and whether that is unservedAfter ago or more.
-func unservedSince(m *v1alpha1.ScheduledMachine, now time.Time) (time.Time, bool) {
-	since := waitingSince(m, now)
-	return since, !since.IsZero() && now.Sub(since) >= unservedAfter
-}
-
-func unservedNote(subject string, m *v1alpha1.ScheduledMachine, since, now time.Time) string {
-	return fmt.Sprintf("no controller has acted on %s for %s: %s", subject, duration.HumanDuration(now.Sub(since)), whichManager(m))
+// unservedNote returns the note about a machine that is unserved. subject is its name in the sentence.
+func unservedNote(subject string, m *v1alpha1.ScheduledMachine, now time.Time) string {
+	return fmt.Sprintf("no controller has acted on %s for %s: %s", subject, duration.HumanDuration(now.Sub(waitingSince(m, now))), whichManager(m))
 }
 
 // whichManager returns the question which manager should serve m.

@@ -31,9 +31,9 @@ func inPhase(p v1alpha1.Phase) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) { m.Status.Phase = p }
 }
 
-// TestDoubtsThatAnybodyIsThere covers every sign that no manager serves a machine, and similar states without such a
+// TestReportsAnUnservedMachine covers every sign that no manager serves a machine, and similar states without such a
 // sign.
-func TestDoubtsThatAnybodyIsThere(t *testing.T) {
+func TestReportsAnUnservedMachine(t *testing.T) {
 	t.Parallel()
 	const (
 		request = `{"f:metadata":{"f:annotations":{"f:5spot.finos.org/emergency-reclaim":{}}}}`
@@ -53,12 +53,12 @@ func TestDoubtsThatAnybodyIsThere(t *testing.T) {
 		"OwnerOfWhatIsDeletedIsRefused": {
 			"A step that failed was tried.", machine("office", deletedAgo(time.Hour), withRequest(java), long, inPhase(v1alpha1.PhaseError)), "",
 		},
-		"KilledAndDeleted": {"Nobody has seen the kill switch.", machine("office", deletedAgo(time.Hour), killed, wroteAgo(spec, 5*time.Minute), unseenChange), "5m"},
+		"KilledAndDeleted": {"No manager has observed the kill switch.", machine("office", deletedAgo(time.Hour), killed, wroteAgo(spec, 5*time.Minute), unseenChange), "5m"},
 		"OwnerOfWhatIsKilled": {
 			"The kill switch comes first, and has its own phase.", machine("office", killed, withRequest(java), long, inPhase(v1alpha1.PhaseTerminated)), "",
 		},
 		"OwnerOfWhatIsKilledAndActive": {
-			"Neither was seen to act.", machine("office", killed, withRequest(java), long, inPhase(v1alpha1.PhaseActive)), "5m",
+			"The phase shows that no manager has observed either.", machine("office", killed, withRequest(java), long, inPhase(v1alpha1.PhaseActive)), "5m",
 		},
 		"JustDeleted": {
 			"The spec is old, and its deletion is not.", machine("office", deletedAgo(5*time.Second), wroteAgo(spec, time.Hour), unseenChange), "",

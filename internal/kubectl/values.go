@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/plan"
 )
 
-// span is a flag for a length of time. Days and weeks are 24 and 168 hours.
+// span is a flag for a length of time. Days and weeks are 24 and 168 hours. It is a pflag.Value, as the types below are.
 type span time.Duration
 
 var errSpan = errors.New("write a whole number followed by w, d, h, m or s, such as 7d, at most 366d")
@@ -25,7 +25,6 @@ var units = map[byte]time.Duration{
 	's': time.Second,
 }
 
-// Set implements pflag.Value.
 func (s *span) Set(text string) error {
 	if text == "" {
 		return errSpan
@@ -39,10 +38,8 @@ func (s *span) Set(text string) error {
 	return nil
 }
 
-// Type implements pflag.Value.
 func (*span) Type() string { return "length" }
 
-// String implements pflag.Value.
 func (s *span) String() string {
 	if d := time.Duration(*s); d%units['d'] == 0 {
 		return strconv.FormatInt(int64(d/units['d']), 10) + "d"
@@ -50,23 +47,32 @@ func (s *span) String() string {
 	return time.Duration(*s).String()
 }
 
-// instant is a flag for a point in time. The zero value stands for now.
-type instant struct{ time.Time }
-
-// Set implements pflag.Value.
-func (i *instant) Set(text string) error {
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return errors.New("write RFC 3339 with a zone, such as 2025-01-15T09:00:00Z or 2025-01-15T09:00:00+01:00")
-	}
-	i.Time = t
-	return nil
+// instant is a flag for a point in time, zero if it is not given. If now is set, the flag also takes how long ago it was.
+type instant struct {
+	time.Time
+	now func() time.Time
 }
 
-// Type implements pflag.Value.
+func (i *instant) Set(text string) error {
+	var ago span
+	if i.now != nil && ago.Set(text) == nil {
+		i.Time = i.now().Add(-time.Duration(ago))
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	switch {
+	case err == nil:
+		i.Time = t
+		return nil
+	case i.now != nil:
+		return errors.New("write how long ago, such as 2h or 7d, or RFC 3339 with a zone, such as 2025-01-15T09:00:00Z")
+	default:
+		return errors.New("write RFC 3339 with a zone, such as 2025-01-15T09:00:00Z or 2025-01-15T09:00:00+01:00")
+	}
+}
+
 func (*instant) Type() string { return "time" }
 
-// String implements pflag.Value.
 func (i *instant) String() string {
 	if i.IsZero() {
 		return ""
@@ -82,37 +88,13 @@ func (i *instant) or(now func() time.Time) time.Time {
 	return i.Time
 }
 
-// past is a flag for a point in time, or for how long ago it was. The zero value stands for none.
-type past struct {
-	instant
-	now func() time.Time
-}
-
-// Set implements pflag.Value.
-func (p *past) Set(text string) error {
-	var ago span
-	if ago.Set(text) == nil {
-		p.Time = p.now().Add(-time.Duration(ago))
-		return nil
-	}
-	if p.instant.Set(text) != nil {
-		return errors.New("write how long ago, such as 2h or 7d, or RFC 3339 with a zone, such as 2025-01-15T09:00:00Z")
-	}
-	return nil
-}
-
 // choice is a flag for a selection of known words. An empty selection selects all.
 type choice struct{ of, chosen []string }
 
 func choiceOf[T ~string](of []T) choice {
-	var c choice
-	for _, word := range of {
-		c.of = append(c.of, string(word))
-	}
-	return c
+	return choice{of: convert(of, func(word T) string { return string(word) })}
 }
 
-// Set implements pflag.Value.
 func (c *choice) Set(text string) error {
 	for word := range strings.SplitSeq(text, ",") {
 		if !slices.Contains(c.of, word) {
@@ -123,10 +105,8 @@ func (c *choice) Set(text string) error {
 	return nil
 }
 
-// Type implements pflag.Value.
 func (*choice) Type() string { return "words" }
 
-// String implements pflag.Value.
 func (c *choice) String() string { return strings.Join(c.chosen, ",") }
 
 func (c *choice) all() string { return strings.Join(c.of, ", ") }
@@ -150,7 +130,6 @@ type format struct {
 // textOr returns the flag of a command with text and other forms of output.
 func textOr(others ...string) format { return format{text, append([]string{text}, others...)} }
 
-// Set implements pflag.Value.
 func (f *format) Set(s string) error {
 	if !slices.Contains(f.of, s) {
 		return errors.New("write " + f.all())
@@ -159,10 +138,8 @@ func (f *format) Set(s string) error {
 	return nil
 }
 
-// Type implements pflag.Value.
 func (*format) Type() string { return "format" }
 
-// String implements pflag.Value.
 func (f *format) String() string { return f.value }
 
 func (f *format) all() string {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
@@ -42,7 +43,7 @@ type view struct {
 	zone  *time.Location
 	state state
 	idle  string
-	kept  bool // a rail holds a machine whose window has closed: the next closing has no effect
+	held  bool // a rail holds a machine whose window has closed: the next closing has no effect
 	// awaitsResume is true after a reclaim with resumeAfterReclaim: OnResume. The schedule may be on then.
 	awaitsResume bool
 }
@@ -69,7 +70,7 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 		Back:           regained(m),
 		Warnings:       unservedNotes(m, now),
 		idle:           idle(m),
-		kept:           gateOf(m) != nil,
+		held:           gateOf(m) != nil,
 		awaitsResume:   m.AwaitsResume(),
 		Machine:        ptr.Deref(m.Status.MachineRef, v1alpha1.ChildReference{}).Name,
 		Node:           ptr.Deref(m.Status.NodeRef, v1alpha1.NodeReference{}).Name,
@@ -86,17 +87,16 @@ func viewOf(m *v1alpha1.ScheduledMachine, now time.Time) view {
 // why returns the one sentence that explains the phase: a pause first, then a rail that holds the machine, then the
 // controller's message.
 func why(m *v1alpha1.ScheduledMachine) string {
-	conditions := m.Status.Conditions
 	if paused(m) {
 		return pausedWhy
 	}
 	if gate := gateOf(m); gate != nil {
 		return gate.Message
 	}
-	if s := meta.FindStatusCondition(conditions, v1alpha1.ScheduledCondition); s != nil && s.Status == metav1.ConditionUnknown {
+	if s := withStatus(m, v1alpha1.ScheduledCondition, metav1.ConditionUnknown); s != nil {
 		return s.Message
 	}
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition)
+	ready := conditions.Get(m, v1alpha1.ReadyCondition)
 	switch {
 	case ready != nil && ready.Status != metav1.ConditionTrue && ready.Message != "":
 		return ready.Message
@@ -109,7 +109,6 @@ func why(m *v1alpha1.ScheduledMachine) string {
 	}
 }
 
-// ready is the status of the Ready condition.
 func (v *view) ready() string {
 	if c := meta.FindStatusCondition(v.Conditions, v1alpha1.ReadyCondition); c != nil {
 		return string(c.Status)
@@ -120,7 +119,7 @@ func (v *view) ready() string {
 // step is the next opening or closing of the window.
 type step struct {
 	at   time.Time
-	does string
+	verb string
 }
 
 // steps returns the next opening and closing, the earlier first.
@@ -129,7 +128,7 @@ func (v *view) steps() []step {
 	if v.NextActivation != nil {
 		list = append(list, step{v.NextActivation.Time, "opens"})
 	}
-	if v.NextCleanup != nil && !v.kept {
+	if v.NextCleanup != nil && !v.held {
 		list = append(list, step{v.NextCleanup.Time, "closes"})
 	}
 	slices.SortStableFunc(list, func(a, b step) int { return a.at.Compare(b.at) })

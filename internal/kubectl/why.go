@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -31,28 +33,21 @@ func newWhy(o Options, config clientcmd.ClientConfig) *cobra.Command {
   kubectl 5spot why office-hours -o json`,
 		ValidArgsFunction: completeNames(config),
 		Args:              oneName,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return explainOne(cmd.Context(), o, config, names[0], output.value == asJSON)
-		},
+		RunE: onCluster(o, config, func(ctx context.Context, c *cluster, names []string) error {
+			now := o.Now().Truncate(time.Second)
+			e, err := c.explain(ctx, names[0], now)
+			switch {
+			case err != nil:
+				return err
+			case output.value == asJSON:
+				return writeJSON(o.Out, e, "  ")
+			default:
+				return write(o.Out, e.text(now))
+			}
+		}),
 	}
 	cmd.Flags().VarP(&output, "output", "o", output.all())
 	return cmd
-}
-
-func explainOne(ctx context.Context, o Options, config clientcmd.ClientConfig, name string, inJSON bool) error {
-	c, err := connect(config)
-	if err != nil {
-		return err
-	}
-	now := o.Now().Truncate(time.Second)
-	e, err := c.explain(ctx, name, now)
-	if err != nil {
-		return err
-	}
-	if inJSON {
-		return writeJSON(o.Out, e, "  ")
-	}
-	return write(o.Out, e.text(now))
 }
 
 // state is the state of a machine from its owner's view.
@@ -82,7 +77,8 @@ type explanation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	State     state  `json:"state"`
-	// Summary describes the state in one sentence. Cause says why. Since gives its start, nil if unknown.
+	// Summary describes the state in one sentence. Cause says why. Since gives its start, nil
+	// if no field of the status records it.
 	Summary string       `json:"summary"`
 	Cause   string       `json:"cause"`
 	Since   *metav1.Time `json:"since,omitempty"`
@@ -125,12 +121,12 @@ func (c *cluster) explain(ctx context.Context, name string, now time.Time) (expl
 	if !apierrors.IsNotFound(err) {
 		return explanation{}, err
 	}
-	left, unread := c.reclaimedMachine(ctx, name)
-	if left == nil {
+	reclaimed, unread := c.reclaimedMachine(ctx, name)
+	if reclaimed == nil {
 		return explanation{}, errors.Join(err, unread)
 	}
-	e := explanation{Namespace: left.Namespace, Name: name, Actions: []string{}, Notes: []string{}}
-	e.requested(left.Record().Screened())
+	e := explanation{Namespace: reclaimed.Namespace, Name: name, Actions: []string{}, Notes: []string{}}
+	e.requested(reclaimed.Record().Screened())
 	e.view.idle = "its ScheduledMachine is deleted"
 	e.set(stateReturned, "its ScheduledMachine was deleted while its owner had the machine: a new one of this name stays off",
 		"to let a new one follow its schedule: "+e.command("resume"))
@@ -149,8 +145,8 @@ func explain(m *v1alpha1.ScheduledMachine, now time.Time) explanation {
 			break
 		}
 	}
-	e.Since = since(m, e.State)
-	if help := waitHelpOf(m); help != "" && !gone(m) {
+	e.view.state = e.State
+	if help := waitHelp(m); help != "" && !gone(m) {
 		e.Actions = append(e.Actions, help)
 	}
 	e.note(m, now)
@@ -182,7 +178,7 @@ func byPause(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	if c == nil || paused(m) {
 		return false
 	}
-	e.Cause = c.Message
+	e.Cause, e.Since = c.Message, &c.LastTransitionTime
 	return e.set(statePaused, "actuation is paused in the manager: nothing is done, not even for its owner",
 		"ask the people who run the manager to end the pause: what is due then is done at once")
 }
@@ -213,10 +209,12 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	switch {
 	case paused(m):
 		e.Cause = "the object has the annotation cluster.x-k8s.io/paused, or its Cluster is paused"
+		e.Since = cmp.Or(changed(suppressed(m)), changed(withStatus(m, clusterv1.PausedCondition, metav1.ConditionTrue)))
 		return e.set(statePaused, pausedWhy, "ask the people who run the cluster to unpause it")
 	case !m.DeletionTimestamp.IsZero() && gateOf(m) != nil && !m.Spec.KillSwitch:
 		return e.held(m, "its ScheduledMachine is being deleted, and a safety rail holds the machine")
 	case !m.DeletionTimestamp.IsZero():
+		e.Since = m.DeletionTimestamp
 		return e.set(stateDeleting, "the ScheduledMachine is being deleted, and the machine leaves for good", "wait")
 	case m.Spec.KillSwitch:
 		e.Cause, e.SetBy = "spec.killSwitch was set", writer.Last(m.ManagedFields, killSwitchField)
@@ -239,7 +237,8 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 
 // byProblem explains an obstacle: an unreadable schedule, a failed step, a host in use, or a missing object.
 func byProblem(m *v1alpha1.ScheduledMachine, e *explanation) bool {
-	if c := conditions.Get(m, v1alpha1.ScheduledCondition); c != nil && c.Status == metav1.ConditionUnknown || e.view.Schedule == unreadableSchedule {
+	if withStatus(m, v1alpha1.ScheduledCondition, metav1.ConditionUnknown) != nil || e.view.Schedule == unreadableSchedule {
+		e.Since = conditions.GetLastTransitionTime(m, v1alpha1.ScheduledCondition)
 		return e.set(stateUnreadable, "its schedule cannot be read: everything stays as it is", "correct spec.schedule")
 	}
 	if m.Status.Phase == v1alpha1.PhaseError {
@@ -247,11 +246,11 @@ func byProblem(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 			"to have the machine meanwhile: "+e.command("give-back"))
 	}
 	if c := hostClaimed(m); c != nil && c.Reason != v1alpha1.ClaimedFirstReason && c.Reason != v1alpha1.DuplicateMachineIDReason && m.Status.MachineRef == nil {
-		e.Cause = c.Message
+		e.Cause, e.Since = c.Message, cmp.Or(changed(invalid(m)), &c.LastTransitionTime)
 		return e.set(stateBlocked, "it waits for another ScheduledMachine that names the same host", "show the line Because to the people who run the cluster")
 	}
 	if c := invalid(m); c != nil {
-		e.Cause = c.Message
+		e.Cause, e.Since = c.Message, &c.LastTransitionTime
 		return e.set(stateBlocked, "something that it needs is missing or has another owner", "show the line Because to the people who run the cluster")
 	}
 	return false
@@ -265,7 +264,7 @@ func byGate(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 // held explains a held machine with the message of its gate.
 func (e *explanation) held(m *v1alpha1.ScheduledMachine, what string) bool {
 	c := gateOf(m)
-	e.Cause = c.Message
+	e.Cause, e.Since = c.Message, &c.LastTransitionTime
 	if c.Reason == v1alpha1.WipeQuarantineReason {
 		e.Actions = append(e.Actions, fmt.Sprintf("if the machines are not meant to leave, hold all departures now: kubectl 5spot -n %s hold-departures %s", e.Namespace, m.Spec.ClusterName))
 	}
@@ -281,8 +280,9 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	have := "to have the machine now: " + e.command("give-back")
 	switch m.Status.Phase {
 	case v1alpha1.PhaseActive:
+		e.Since = conditions.GetLastTransitionTime(m, v1alpha1.ReadyCondition)
 		switch {
-		case conditions.IsTrue(m, v1alpha1.ReadyCondition) && !reachable(m):
+		case conditions.IsTrue(m, v1alpha1.ReadyCondition) && conditions.IsFalse(m, v1alpha1.WorkloadClusterReachableCondition):
 			return e.set(stateRunning, "it is lent: its window is open; its present state is unknown, as the workload cluster does not answer", have)
 		case conditions.IsTrue(m, v1alpha1.ReadyCondition):
 			return e.set(stateRunning, "it is lent: its window is open", have)
@@ -290,6 +290,7 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 			return e.set(stateNotReady, "its window is open, and it has a Node in the cluster that is not ready",
 				"if this lasts, show the line Because to the people who run the cluster", have)
 		default:
+			e.Since = m.Status.LastScheduledTime
 			return e.set(stateJoining, "its window is open, and it is joining the cluster", have)
 		}
 	case v1alpha1.PhaseShuttingDown:
@@ -305,13 +306,17 @@ func byClock(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 	}
 }
 
-// invalid returns the condition ReferencesValid if it is false, for example for a missing Cluster. Otherwise it returns
-// nil.
-func invalid(m *v1alpha1.ScheduledMachine) *metav1.Condition {
-	if !conditions.IsFalse(m, v1alpha1.ReferencesValidCondition) {
+// changed returns when the status of a condition last changed, nil for nil.
+func changed(c *metav1.Condition) *metav1.Time {
+	if c == nil {
 		return nil
 	}
-	return conditions.Get(m, v1alpha1.ReferencesValidCondition)
+	return &c.LastTransitionTime
+}
+
+// invalid returns the condition ReferencesValid if it is false, for example for a missing Cluster, otherwise nil.
+func invalid(m *v1alpha1.ScheduledMachine) *metav1.Condition {
+	return withStatus(m, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse)
 }
 
 // hostClaimed returns the condition about another ScheduledMachine that names the same host, nil if there is none.
@@ -332,11 +337,10 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 		e.Notes = append(e.Notes, c.Message)
 	}
 	e.Notes = append(e.Notes, agentDetectionNotes(m, e.command("give-back"))...)
-	if c := hostClaimed(m); c != nil && c.Message != e.Cause {
-		e.Notes = append(e.Notes, c.Message)
-	}
-	if c := invalid(m); c != nil && c.Message != e.Cause {
-		e.Notes = append(e.Notes, c.Message)
+	for _, c := range []*metav1.Condition{hostClaimed(m), invalid(m)} {
+		if c != nil && c.Message != e.Cause {
+			e.Notes = append(e.Notes, c.Message)
+		}
 	}
 	if e.view.Stale {
 		e.Notes = append(e.Notes, notObserved)
@@ -344,7 +348,6 @@ func (e *explanation) note(m *v1alpha1.ScheduledMachine, now time.Time) {
 	e.Notes = append(e.Notes, unservedNotes(m, now)...)
 }
 
-// text is the explanation for people.
 func (e *explanation) text(now time.Time) string {
 	lines := []string{
 		"Machine:\t" + e.Name + " in " + e.Namespace,
@@ -361,19 +364,21 @@ func (e *explanation) text(now time.Time) string {
 	if w := e.SetBy; w != nil {
 		lines = append(lines, "Set by:\t"+writerText(w, now))
 	}
-	lines = append(lines, "Node:\t"+orDash(e.node()))
+	// Without a Node of its own, it is the Node of the request that removed the machine.
+	lines = append(lines, "Node:\t"+cmp.Or(e.Node, ptr.Deref(e.Request, request{}).Node, "-"))
 	lines = append(lines, e.nextLines(now)...)
 	lines = append(lines, labelled("Do:", e.Actions)...)
-	notes := make([]string, len(e.Notes))
-	for i, note := range e.Notes {
-		notes[i] = e.brief(note)
-	}
-	lines = append(lines, labelled("Note:", notes)...)
-	events := make([]string, len(e.Events))
-	for i := range e.Events {
-		events[i] = e.brief(e.Events[i].text(now))
-	}
+	lines = append(lines, labelled("Note:", convert(e.Notes, e.brief))...)
+	events := convert(e.Events, func(v event) string { return e.brief(v.text(now)) })
 	return columns(append(lines, labelled("Events:", events)...)...)
+}
+
+// writerText names the writer, and when it wrote.
+func writerText(w *writer.Writer, now time.Time) string {
+	if w.At == nil {
+		return w.String()
+	}
+	return fmt.Sprintf("%s, which wrote last %s ago (%s)", w, duration.HumanDuration(now.Sub(w.At.Time)), w.At.UTC().Format(time.RFC3339))
 }
 
 // A provider may report the whole output of a command. text shows mostLines lines of it, each of at most mostBytes, so
@@ -405,20 +410,9 @@ func (e *explanation) nextLines(now time.Time) []string {
 	return e.view.nextLines(now)
 }
 
-// node is the machine's Node. If it has none, node is the Node of the request that removed the machine.
-func (e *explanation) node() string {
-	if e.Node == "" && e.Request != nil {
-		return e.Request.Node
-	}
-	return e.Node
-}
-
 // labelled puts a label before the first of some lines.
 func labelled(label string, texts []string) []string {
-	lines := make([]string, len(texts))
-	for i, t := range texts {
-		lines[i] = "\t" + t
-	}
+	lines := convert(texts, func(t string) string { return "\t" + t })
 	if len(lines) > 0 {
 		lines[0] = label + lines[0]
 	}

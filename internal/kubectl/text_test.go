@@ -80,8 +80,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestANameIsFoundInItsNamespace has a kubeconfig for another namespace, as before an owner's first command.
-func TestANameIsFoundInItsNamespace(t *testing.T) {
+// TestFindsANameInAnotherNamespace has a kubeconfig for another namespace, as before an owner's first command.
+func TestFindsANameInAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	other := machine("office", func(m *v1alpha1.ScheduledMachine) { m.Namespace = "desks" })
 	list := func(items ...v1alpha1.ScheduledMachine) map[string]any {

@@ -70,8 +70,8 @@ func TestWhyShowsRequests(t *testing.T) {
 	}
 }
 
-// TestWhyKnowsEveryStep reads the reasons of departure steps from their declarations.
-func TestWhyKnowsEveryStep(t *testing.T) {
+// TestWhyHasAdviceForEveryStep reads the reasons of departure steps from their declarations.
+func TestWhyHasAdviceForEveryStep(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "names.go"), nil, parser.ParseComments)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhyNamesWhoHasTheHost explains two ScheduledMachines that name the same host.
-func TestWhyNamesWhoHasTheHost(t *testing.T) {
+// TestWhyReportsASharedHost explains two ScheduledMachines that name the same host.
+func TestWhyReportsASharedHost(t *testing.T) {
 	t.Parallel()
 	const says = "the same host is named by another"
 	cases := map[string]struct {
@@ -21,12 +21,12 @@ func TestWhyNamesWhoHasTheHost(t *testing.T) {
 		want        []string
 	}{
 		"Second": {
-			"Whoever waits reads for whom.", v1alpha1.ClaimedByAnotherReason,
+			"The machine that waits names the other.", v1alpha1.ClaimedByAnotherReason,
 			func(m *v1alpha1.ScheduledMachine) { m.Status.MachineRef, m.Status.Phase = nil, v1alpha1.PhasePending },
 			[]string{"Blocked: it waits for another ScheduledMachine that names the same host\n", "Because:   " + says},
 		},
 		"SecondThatRuns": {"It goes on.", v1alpha1.ClaimedByAnotherReason, func(*v1alpha1.ScheduledMachine) {}, []string{"Running: ", "Note:      " + says}},
-		"First":          {"Whoever goes on reads of the other.", v1alpha1.ClaimedFirstReason, func(*v1alpha1.ScheduledMachine) {}, []string{"Running: ", "Note:      " + says}},
+		"First":          {"The machine that keeps the host names the other.", v1alpha1.ClaimedFirstReason, func(*v1alpha1.ScheduledMachine) {}, []string{"Running: ", "Note:      " + says}},
 		"PassedOn": {
 			"The owner asked for the other.", "",
 			func(m *v1alpha1.ScheduledMachine) {

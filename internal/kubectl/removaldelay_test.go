@@ -12,8 +12,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhySaysWhatARemovalWaitsFor checks the notes for the person on call.
-func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
+// TestWhyShowsWhatDelaysARemoval checks the notes for the person on call.
+func TestWhyShowsWhatDelaysARemoval(t *testing.T) {
 	t.Parallel()
 	const freeze, provider = "the API server refuses it: change freeze until monday", "Waiting for PlaneMachine to be deleted"
 	status := func(conditions ...metav1.Condition) func(*v1alpha1.ScheduledMachine) {
@@ -60,13 +60,13 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 			"",
 		},
 		"LoadBalancers": {
-			"It can be let go sooner.",
+			"The advice shortens the wait.",
 			machine("office", drains(v1alpha1.WaitingForLoadBalancersReason, "load balancer edge: web/ws-1 has 3 connections")),
 			[]string{"load balancer edge: web/ws-1 has 3 connections", "docs/load-balancers.md"},
 			"docs/operators.md",
 		},
 		"Operators": {
-			"Who moves a pod is not told to hurry.",
+			"The advice is the one about operators.",
 			machine("office", drains(v1alpha1.WaitingForOperatorsReason, "db/cb-0: ReschedulePolicy couchbase: its operator has been asked to move it")),
 			[]string{"db/cb-0: ReschedulePolicy couchbase: its operator has been asked to move it", "docs/operators.md"},
 			"docs/load-balancers.md",
@@ -96,7 +96,7 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 			"finalizer",
 		},
 		"ClusterMissing": {
-			"Who is deleted reads that its Cluster is not there.",
+			"A missing Cluster is also reported during a deletion.",
 			machine("office", going, status(condition(v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason, "Cluster prod does not exist"))),
 			[]string{"Deleting: ", "Note:      Cluster prod does not exist\n"},
 			"",
@@ -124,8 +124,8 @@ func TestWhySaysWhatARemovalWaitsFor(t *testing.T) {
 	}
 }
 
-// TestWhyKnowsWhatIsRemembered explains a machine whose ScheduledMachine is deleted.
-func TestWhyKnowsWhatIsRemembered(t *testing.T) {
+// TestWhyReadsTheReclaimedMachine explains a machine whose ScheduledMachine is deleted.
+func TestWhyReadsTheReclaimedMachine(t *testing.T) {
 	t.Parallel()
 	left := &v1alpha1.ReclaimedMachine{Spec: v1alpha1.ReclaimedMachineSpec{ClusterName: "prod", Node: "worker-7", NodeUID: "u1", Reason: "process-match: java"}}
 	left.Namespace, left.Name = "prod", "office"
