@@ -77,10 +77,7 @@ func (s side) template(ref v1alpha1.TemplateReference, path *field.Path) field.E
 	if ref.Name == "" {
 		return append(errs, field.Required(path.Child("name"), "name a template in the same namespace"))
 	}
-	for _, msg := range validation.IsDNS1123Subdomain(ref.Name) {
-		errs = append(errs, field.Invalid(path.Child("name"), ref.Name, msg))
-	}
-	return errs
+	return append(errs, invalid(path.Child("name"), ref.Name, validation.IsDNS1123Subdomain(ref.Name))...)
 }
 
 func kindEndsIn(got, word, what string, path *field.Path) field.ErrorList {
