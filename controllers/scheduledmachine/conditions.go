@@ -5,12 +5,10 @@ package scheduledmachine
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -35,9 +33,7 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 		})
 	}
 	for _, c := range report {
-		c.Message = clip.Message(c.Message)
-		c.LastTransitionTime = metav1.NewTime(now)
-		conditions.Set(s.scheduled, c)
+		s.setCondition(c, now)
 	}
 	s.reportClaim(now)
 	s.scheduled.Status.Message = clip.Message(ready.Message)
@@ -48,6 +44,12 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 	s.reportLentAgain(now)
 }
 
+// setCondition sets a condition whose message may be too long for the API.
+func (s *scope) setCondition(c metav1.Condition, now time.Time) {
+	c.Message, c.LastTransitionTime = clip.Message(c.Message), metav1.NewTime(now)
+	conditions.Set(s.scheduled, c)
+}
+
 // reportLentAgain sets the condition LentAgain if a tool lent the machine again soon after a reclaim. The owner may
 // still be at the machine. It is the only condition whose absence is good.
 func (s *scope) reportLentAgain(now time.Time) {
@@ -56,10 +58,9 @@ func (s *scope) reportLentAgain(now time.Time) {
 		conditions.Delete(s.scheduled, v1alpha1.LentAgainCondition)
 		return
 	}
-	conditions.Set(s.scheduled, metav1.Condition{
-		Type: v1alpha1.LentAgainCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.EnabledByToolReason,
-		LastTransitionTime: metav1.NewTime(now), Message: clip.Message(mark.String()),
-	})
+	s.setCondition(metav1.Condition{
+		Type: v1alpha1.LentAgainCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.EnabledByToolReason, Message: mark.String(),
+	}, now)
 }
 
 // settled maps the reasons of a machine that is in its desired state to their messages.
@@ -326,49 +327,26 @@ func (s *scope) referenceProblems() string {
 	return strings.Join(problems, "; ")
 }
 
-// childNotes returns notes on existing children for the author of the spec.
+// childNotes returns notes on existing children for the author of the spec: which edits apply at the next window, and
+// which fields the provider's API did not store. An API server prunes unknown fields without an error.
 func (s *scope) childNotes() string {
-	notes := []string{s.pendingEdits(), s.dropped()}
-	return strings.Join(slices.DeleteFunc(notes, func(note string) bool { return note == "" }), "; ")
-}
-
-// dropped names the fields of the spec that the provider's API did not store. An API server prunes unknown fields
-// without an error.
-func (s *scope) dropped() string {
-	var fields []string
-	if live := s.children.Bootstrap; live != nil {
-		fields = append(fields, children.BootstrapOf(s.scheduled).Dropped(live)...)
-	}
-	if live := s.children.Infrastructure; live != nil {
-		fields = append(fields, children.InfrastructureOf(s.scheduled).Dropped(live)...)
-	}
-	if len(fields) == 0 {
-		return ""
-	}
-	return "the provider's API did not store " + strings.Join(fields, ", ") + ": check the spelling"
-}
-
-// pendingEdits names the edits that apply at the next window.
-func (s *scope) pendingEdits() string {
-	if s.children.Machine == nil {
-		return ""
-	}
-	var edited []string
-	for _, c := range []struct {
-		live *unstructured.Unstructured
-		part children.Part
-	}{
-		{s.children.Bootstrap, children.BootstrapOf(s.scheduled)},
-		{s.children.Infrastructure, children.InfrastructureOf(s.scheduled)},
-	} {
-		if c.live != nil && !c.part.MadeFrom(c.live) {
-			edited = append(edited, "spec."+c.part.Field)
+	var edited, dropped, notes []string
+	for _, c := range s.drafts() {
+		if c.live == nil {
+			continue
 		}
+		if s.children.Machine != nil && !c.MadeFrom(c.live) {
+			edited = append(edited, "spec."+c.Field)
+		}
+		dropped = append(dropped, c.Dropped(c.live)...)
 	}
-	if len(edited) == 0 {
-		return ""
+	if len(edited) > 0 {
+		notes = append(notes, "edits of "+strings.Join(edited, " and ")+" apply at the next window")
 	}
-	return "edits of " + strings.Join(edited, " and ") + " apply at the next window"
+	if len(dropped) > 0 {
+		notes = append(notes, "the provider's API did not store "+strings.Join(dropped, ", ")+": check the spelling")
+	}
+	return strings.Join(notes, "; ")
 }
 
 // reachable reports whether 5-Spot can read the Nodes of the workload cluster.

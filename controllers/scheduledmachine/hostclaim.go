@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 )
 
@@ -28,9 +27,7 @@ func (s *scope) reportClaim(now time.Time) {
 		conditions.Delete(s.scheduled, v1alpha1.HostClaimedCondition)
 		return
 	}
-	c := s.hostClaimed()
-	c.Message, c.LastTransitionTime = clip.Message(c.Message), metav1.NewTime(now)
-	conditions.Set(s.scheduled, c)
+	s.setCondition(s.hostClaimed(), now)
 }
 
 // hostClaimed returns the condition HostClaimed: the standing of the object among the ScheduledMachines of the same

@@ -172,10 +172,9 @@ func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, pa
 		conditions.Delete(s.scheduled, v1alpha1.DepartureGatedCondition)
 		return
 	}
-	conditions.Set(s.scheduled, metav1.Condition{
-		Type: v1alpha1.DepartureGatedCondition, Status: metav1.ConditionTrue, Reason: reason,
-		Message: clip.Message(message), LastTransitionTime: metav1.NewTime(now),
-	})
+	s.setCondition(metav1.Condition{
+		Type: v1alpha1.DepartureGatedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+	}, now)
 }
 
 // reportDeparture writes the departure record of the Machine. It omits a request that is about to be withdrawn.
