@@ -147,7 +147,9 @@ func (r *Reconciler) make(ctx context.Context, s *scope, d draft) (*unstructured
 	if s.children.Machine != nil || d.MadeFrom(live) {
 		return live, nil
 	}
-	return nil, r.Actuate.For(r.replacing(s)).Delete(ctx, live)
+	i := r.intent(s)
+	i.Reason = v1alpha1.MachineReplaced
+	return nil, r.Actuate.For(i).Delete(ctx, live)
 }
 
 // create creates the desired object, or returns the existing one that belongs to sm. It uses a plain create, which

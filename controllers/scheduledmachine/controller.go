@@ -194,7 +194,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 		return wakeUp{}, fmt.Errorf("observing: %w", err)
 	}
 	if wrote, err := r.prepare(ctx, s); err != nil || wrote {
-		return r.wakeUp(time.Time{}, wrote), err // Continue when the cache shows the write.
+		return wakeUp{at: r.Clock.Now()}, err // Continue when the cache shows the write.
 	}
 	if s.paused {
 		return wakeUp{}, nil
@@ -234,13 +234,18 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 		if s.pending == workFollows {
 			next = r.Clock.Now().Add(createdCheckDelay)
 		}
-		return r.wakeUp(next, false), nil
+		return wakeUp{at: next}, nil
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
 	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
-	next := r.wakeUp(departurecap.Earliest(departurecap.Earliest(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.suppressed)
-	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
-	next.departs = d.Action.Departs()
+	now = r.Clock.Now()
+	next := wakeUp{
+		at:    departurecap.Earliest(departurecap.Earliest(d.Recheck, again), s.nextProbe(now)),
+		retry: len(s.children.Unread) > 0 || s.nodeLater || keepLater, departs: d.Action.Departs(),
+	}
+	if d.Again && err == nil && !s.suppressed {
+		next.at = now
+	}
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
 	}
@@ -433,14 +438,6 @@ type wakeUp struct {
 	retry bool
 	// departs reports that a departure is due.
 	departs bool
-}
-
-// wakeUp returns a wakeUp at the given instant, or at once.
-func (r *Reconciler) wakeUp(at time.Time, again bool) wakeUp {
-	if again {
-		at = r.Clock.Now()
-	}
-	return wakeUp{at: at, priority: underWay}
 }
 
 // result converts a wakeUp to a Result. A past instant requeues at once, because a zero RequeueAfter means "do not

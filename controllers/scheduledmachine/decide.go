@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
@@ -85,8 +86,8 @@ func (s *scope) decide(now time.Time) lifecycle.Decision {
 		f.Phase = d.Phase
 		d = lifecycle.Decide(f)
 	}
-	if mark, told := lending.Of(s.scheduled, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
-		d.Recheck = mark.Ends()
+	if mark, told := lending.Of(s.scheduled, now); told {
+		d.Recheck = departurecap.Earliest(d.Recheck, mark.Ends())
 	}
 	return d
 }

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
 // announce records an Event for a phase change that has been written. Two changes without a new phase get an Event,
@@ -34,12 +33,7 @@ func (r *Reconciler) announce(ctx context.Context, sm, before *v1alpha1.Schedule
 		killSwitchActivations.Inc()
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed phase", "from", from, "to", to, "reason", reason)
-	switch lifecycle.Phase(to) {
-	case lifecycle.Error, lifecycle.Terminated, lifecycle.EmergencyRemove:
-		kind = corev1.EventTypeWarning
-	default:
-	}
-	if reason == v1alpha1.HostClaimedReason {
+	if to == v1alpha1.PhaseError || to == v1alpha1.PhaseTerminated || to == v1alpha1.PhaseEmergencyRemove || reason == v1alpha1.HostClaimedReason {
 		kind = corev1.EventTypeWarning
 	}
 	r.Recorder.Eventf(sm, nil, kind, reason, "PhaseTransitionTo"+string(to), "%s -> %s: %s", cmp.Or(from, "New"), to, sm.Status.Message)

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -90,9 +91,11 @@ func stateOfNode(node *corev1.Node, m *clusterv1.Machine, providerID string) lif
 func (r *Reconciler) removeNode(ctx context.Context, s *scope) {
 	ctx, cancel := context.WithTimeout(ctx, nodeWrite)
 	defer cancel()
+	i := r.intent(s)
+	i.Kind, i.Why = audit.NodePatch, "MachineGone"
 	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
 	if err == nil {
-		err = remote.For(r.nodeIntent(s)).Delete(ctx, s.node)
+		err = remote.For(i).Delete(ctx, s.node)
 	}
 	switch {
 	case actuate.IsSuppressed(err):

@@ -41,15 +41,9 @@ func (r *Reconciler) awaitPlanner(s *scope) {
 	}
 }
 
-// admitted reports whether this controller starts the departure: it is exempt. The planner deletes the Machines that it
-// admits. While writes are suppressed, every departure is admitted: the report names what would happen.
-func (s *scope) admitted() bool { return s.exempt() || s.suppressed }
-
 // exempt reports whether the machine leaves without the planner's admission: by a kill switch, a reclaim, or the
 // deletion of its Cluster. A missing Cluster does not count: it may have been lost.
-func (s *scope) exempt() bool {
-	return children.Exempt(s.scheduled, s.cluster)
-}
+func (s *scope) exempt() bool { return children.Exempt(s.scheduled, s.cluster) }
 
 // waiting returns why the planner has not admitted the departure. It is nil if the departure is not requested, or if
 // the planner has not answered.

@@ -178,7 +178,8 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && s.acceptedHost.Node != ""
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m)
-		f.Admitted = s.admitted()
+		// The planner deletes the Machines that it admits. While writes are suppressed, the report names what would happen.
+		f.Admitted = s.exempt() || s.suppressed
 		f.Settling, f.SettledBy = children.Settling(m, sm, now)
 		f.Deadline = children.DeadlineOf(m, sm, now)
 	}
