@@ -219,7 +219,6 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if err != nil {
 		return wakeUp{}, err
 	}
-	s.action = d.Action
 	if d.Suspended {
 		r.sampleServerTime(ctx, s.scheduled, now)
 		d.Recheck = departurecap.Earliest(d.Recheck, now.Add(rails.Apart))
@@ -335,7 +334,7 @@ func (r *Reconciler) addMetadata(ctx context.Context, s *scope) error {
 	}
 	metav1.SetMetaDataLabel(&sm.ObjectMeta, clusterv1.ClusterNameLabel, sm.Spec.ClusterName)
 	if s.cluster != nil {
-		sm.OwnerReferences = util.EnsureOwnerRef(sm.OwnerReferences, s.clusterReference())
+		sm.OwnerReferences = util.EnsureOwnerRef(sm.OwnerReferences, children.ClusterReference(s.cluster))
 	}
 	if isNew {
 		r.restoreReclaim(ctx, sm)
@@ -384,13 +383,6 @@ func (r *Reconciler) clearUrgentDeparture(ctx context.Context, s *scope) error {
 	return actuate.IgnoreSuppressed(kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m)))
 }
 
-// clusterReference returns an owner reference to the Cluster. With it, clusterctl move includes the object.
-func (s *scope) clusterReference() metav1.OwnerReference {
-	return metav1.OwnerReference{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID,
-	}
-}
-
 // keepTemplates makes the Cluster an owner of the templates of a new spec, and of templates that were read to create a
 // child. Cluster API does the same for MachineDeployments: without it clusterctl move would omit the templates, and no
 // machine could join. It skips templates of a ClusterClass, which move with the class. It runs after the action,
@@ -412,7 +404,7 @@ func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
 			continue
 		}
 		before := t.DeepCopy()
-		t.SetOwnerReferences(util.EnsureOwnerRef(refs, s.clusterReference()))
+		t.SetOwnerReferences(util.EnsureOwnerRef(refs, children.ClusterReference(s.cluster)))
 		if err := r.Actuate.PatchLocked(ctx, t, before); err != nil {
 			return err
 		}

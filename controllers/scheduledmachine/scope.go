@@ -64,8 +64,6 @@ type scope struct {
 	suppressed bool
 	// clockSuspect reports that the clock may be wrong.
 	clockSuspect bool
-	// action is the action of the Decision.
-	action lifecycle.Action
 
 	// pending is what act has not finished. reportAt is when to report although it is not finished, zero if never.
 	pending  pending

@@ -53,12 +53,9 @@ func labelled(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
 }
 
 func refers(machine *clusterv1.Machine, obj client.Object) bool {
-	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()
-	return slices.ContainsFunc([]clusterv1.ContractVersionedObjectReference{
-		machine.Spec.Bootstrap.ConfigRef, machine.Spec.InfrastructureRef,
-	}, func(ref clusterv1.ContractVersionedObjectReference) bool {
-		return ref.APIGroup == kind.Group && ref.Kind == kind.Kind && ref.Name == obj.GetName()
-	})
+	kind := obj.GetObjectKind().GroupVersionKind()
+	ref := clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: obj.GetName()}
+	return ref == machine.Spec.Bootstrap.ConfigRef || ref == machine.Spec.InfrastructureRef
 }
 
 // ParentOf returns the name of the ScheduledMachine of which obj is a child, empty if none. The owner reference

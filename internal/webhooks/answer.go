@@ -26,10 +26,6 @@ const tooDeep = "the object is nested too deeply to be validated, more than 10,0
 // without a UID, and the API server then only reports that the UIDs differ.
 func answered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == nil {
-			next.ServeHTTP(w, r)
-			return
-		}
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
 		if uid := uidOf(body); err == nil && uid != "" && !json.Valid(body) {
 			refuse(w, r, uid)
