@@ -166,10 +166,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		ClockSuspect:   s.clockSuspect,
 	}
 	if s.cluster != nil {
-		f.Cluster = lifecycle.ClusterPresent
-		if !s.cluster.DeletionTimestamp.IsZero() {
-			f.Cluster = lifecycle.ClusterLeaving
-		}
+		f.Cluster = children.PresenceOf(s.cluster)
 	}
 	if m := s.children.Machine; m != nil {
 		// Cluster API writes conditions before the other status fields.

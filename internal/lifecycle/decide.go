@@ -80,7 +80,7 @@ func reclaimed(f Facts) (Decision, bool) {
 // waits for it.
 func clusterGone(f Facts) (Decision, bool) {
 	switch {
-	case f.Cluster != ClusterLeaving:
+	case f.Cluster != Leaving:
 		return Decision{}, false
 	case f.known(), f.unknown():
 		return depart(f, ClusterDeleting, ClusterDeleted), true
@@ -160,7 +160,7 @@ func unread(f Facts) (Decision, bool) {
 
 // blocked waits for the Cluster. Existing objects stay unchanged.
 func blocked(f Facts) (Decision, bool) {
-	if f.Cluster == ClusterPresent {
+	if f.Cluster == Present {
 		return Decision{}, false
 	}
 	phase := Pending

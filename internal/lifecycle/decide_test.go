@@ -20,7 +20,7 @@ var (
 func running(change func(*lifecycle.Facts)) lifecycle.Facts {
 	f := lifecycle.Facts{
 		Now: noon, Phase: lifecycle.Active, Enabled: true, Readable: true, Wanted: true, Change: evening,
-		Cluster: lifecycle.ClusterPresent, Bootstrap: lifecycle.Present, Infrastructure: lifecycle.Present,
+		Cluster: lifecycle.Present, Bootstrap: lifecycle.Present, Infrastructure: lifecycle.Present,
 		Machine: lifecycle.Present, MachineReady: true, Admitted: true,
 	}
 	if change != nil {
@@ -222,17 +222,17 @@ func TestDecide(t *testing.T) {
 		},
 		"MissingClusterWaits": {
 			reason: "There is nothing to join; the Cluster's appearance wakes us.",
-			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Cluster = lifecycle.Pending, lifecycle.ClusterMissing }),
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Cluster = lifecycle.Pending, lifecycle.Absent }),
 			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.NoCluster, Recheck: evening},
 		},
 		"ClusterLeavingTakesTheMachine": {
 			reason: "Cluster API waits for Machines that somebody else controls.",
-			facts:  running(func(f *lifecycle.Facts) { f.Cluster = lifecycle.ClusterLeaving }),
+			facts:  running(func(f *lifecycle.Facts) { f.Cluster = lifecycle.Leaving }),
 			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.ClusterDeleting, Cause: lifecycle.ClusterDeleted, Recheck: evening},
 		},
 		"ClusterLeavingStartsNothing": {
 			reason: "A Cluster that goes is joined by nobody.",
-			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Cluster = lifecycle.ClusterLeaving }),
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Cluster = lifecycle.Leaving }),
 			want:   lifecycle.Decision{Phase: lifecycle.Inactive, Action: lifecycle.Hold, Reason: lifecycle.ClusterDeleting, Recheck: evening},
 		},
 		"DeletionDepartsGracefully": {

@@ -34,7 +34,7 @@ func TestANodeThatOutlivesItsMachine(t *testing.T) {
 		"ObjectIsDeleted":  {"Whoever asked for the departure.", func(f *lifecycle.Facts) { f.Deleting = true }, lifecycle.ShuttingDown, gone},
 		"KillSwitch":       {"It may come in the middle of a drain.", func(f *lifecycle.Facts) { f.KillSwitch = true }, lifecycle.Terminated, gone},
 		"OwnerAsked":       {"So may an owner, and then nothing wakes the lane.", func(f *lifecycle.Facts) { f.Reclaim = true }, lifecycle.EmergencyRemove, gone},
-		"ClusterIsLeaving": {"It may take long to.", func(f *lifecycle.Facts) { f.Cluster = lifecycle.ClusterLeaving }, lifecycle.ShuttingDown, gone},
+		"ClusterIsLeaving": {"It may take long to.", func(f *lifecycle.Facts) { f.Cluster = lifecycle.Leaving }, lifecycle.ShuttingDown, gone},
 
 		"GraceIsNotOver":       {"Cluster API has its own order until then.", func(f *lifecycle.Facts) { f.Expedited, f.Deadline = false, noon.Add(time.Hour) }, lifecycle.ShuttingDown, lifecycle.Hold},
 		"NotExpeditedYet":      {"Waiting ends first.", func(f *lifecycle.Facts) { f.Expedited = false }, lifecycle.ShuttingDown, lifecycle.Expedite},
