@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"archive/zip"
+	"cmp"
 	_ "embed"
 	"io/fs"
 	"strings"
@@ -74,8 +75,8 @@ func similar(name string, files *zip.Reader) string {
 }
 
 func zoneError(name, help string) error {
-	if help == "" {
-		help = "use a name of the IANA time zone database, such as UTC or Europe/Zurich"
+	return &FieldError{
+		Field: "timezone", Value: clip(name), Reason: "Invalid timezone: " + clip(name),
+		Help: cmp.Or(help, "use a name of the IANA time zone database, such as UTC or Europe/Zurich"),
 	}
-	return &FieldError{Field: "timezone", Value: clip(name), Reason: "Invalid timezone: " + clip(name), Help: help}
 }
