@@ -163,9 +163,9 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 	return next
 }
 
-// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. After a fault over a shared
-// window end, the machines then leave from its end on. The jitter of up to a half spreads their tries: a thousand machines make about 44
-// tries per second, and --kube-api-qps allows 1000.
+// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. If a fault lasts past a shared
+// window end, the machines leave within this time after the fault. The jitter of up to a half spreads their tries: a
+// thousand machines make about 44 tries per second, and --kube-api-qps allows 1000.
 const maxDepartureRetry = 30 * time.Second
 
 // isDue reports whether sm has a machine outside its window, also if the reconcile failed before the decision.
@@ -412,15 +412,10 @@ func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// Priorities in the queue. Without a priority, a requeued object keeps the priority of its last event, which is low
-// after a start of the manager. At an edge that many machines share, second steps of some would run before first steps
-// of others.
-const (
-	// underWay is for an object that is not in its desired state yet. Watch events have the same priority.
-	underWay = iota
-	// onTime is for an object that waits only for an instant.
-	onTime
-)
+// onTime is the priority in the queue of an object that waits only for an instant. Others have priority zero, like watch
+// events. Without a priority, a requeued object keeps the priority of its last event, which is low after a start of the
+// manager. At an edge that many machines share, second steps of some would run before first steps of others.
+const onTime = 1
 
 // A wakeUp is when to reconcile an object again. The zero value is never.
 type wakeUp struct {

@@ -98,8 +98,8 @@ func RemoveHooks(m *clusterv1.Machine) {
 	}
 }
 
-// Withdraw removes the departure record from m, and undoes the changes that came with it. It also restores our hooks, which hold the
-// Machine if another client deletes it.
+// Withdraw removes the departure record from m, and undoes the changes that came with it. It also restores our hooks,
+// which hold the Machine if another client deletes it.
 func Withdraw(m *clusterv1.Machine) {
 	d, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	for _, key := range d.Skips {
