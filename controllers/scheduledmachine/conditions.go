@@ -53,8 +53,8 @@ func (s *scope) setCondition(c metav1.Condition, now time.Time) {
 // reportLentAgain sets the condition LentAgain if a tool lent the machine again soon after a reclaim. The owner may
 // still be at the machine. It is the only condition whose absence is good.
 func (s *scope) reportLentAgain(now time.Time) {
-	mark, told := lending.Of(s.scheduled, now)
-	if !told {
+	mark, marked := lending.Of(s.scheduled, now)
+	if !marked {
 		conditions.Delete(s.scheduled, v1alpha1.LentAgainCondition)
 		return
 	}
@@ -63,16 +63,16 @@ func (s *scope) reportLentAgain(now time.Time) {
 	}, now)
 }
 
-// settled maps the reasons of a machine that is in its desired state to their messages.
-var settled = map[lifecycle.Reason]string{
+// stableMessages maps the reasons of a machine that is in its desired state to their messages.
+var stableMessages = map[lifecycle.Reason]string{
 	lifecycle.MachineRunning:   "Machine is healthy and running",
 	lifecycle.OutsideSchedule:  "Outside the schedule: nothing runs",
 	lifecycle.ScheduleDisabled: "Schedule is disabled: nothing is started, and an existing Machine stays as it is",
 	lifecycle.KillSwitchOn:     "Machine stays removed until spec.killSwitch is false again",
 }
 
-// underway maps the reasons of a machine that changes state, or that is blocked, to their messages.
-var underway = map[lifecycle.Reason]string{
+// pendingMessages maps the reasons of a machine that changes state, or that is blocked, to their messages.
+var pendingMessages = map[lifecycle.Reason]string{
 	lifecycle.MachineNotReady:      "Machine is not ready",
 	lifecycle.MachineCreating:      "Machine is being created",
 	lifecycle.KillSwitchActing:     "Kill switch: Machine is being removed without drain",
@@ -114,17 +114,17 @@ func (s *scope) ready(d lifecycle.Decision, actErr error, now time.Time) metav1.
 		c.Reason = v1alpha1.MachineNotReadyReason // act created it in this reconcile.
 	}
 	reason := lifecycle.Reason(c.Reason)
-	if msg, ok := settled[reason]; ok {
+	if msg, ok := stableMessages[reason]; ok {
 		c.Status, c.Message = metav1.ConditionTrue, msg
 	} else {
-		c.Message = underway[reason]
+		c.Message = pendingMessages[reason]
 	}
 	switch reason {
 	case lifecycle.EmergencyReclaim:
 		record, _ := s.scheduled.ReclaimRequest()
-		c.Message = withDetail(withDetail(record.Where(), s.hooksInTheWay()), s.stalled)
+		c.Message = withDetail(withDetail(record.Where(), s.blockingHooks()), s.stalled)
 	case lifecycle.KillSwitchActing:
-		c.Message = withDetail(withDetail(c.Message, s.hooksInTheWay()), s.leftovers())
+		c.Message = withDetail(withDetail(c.Message, s.blockingHooks()), s.leftovers())
 	case lifecycle.MachineNotReady:
 		c.Message = withDetail(c.Message, s.notReady())
 	case lifecycle.GracefulShutdown:
@@ -162,7 +162,7 @@ func (s *scope) leavingMessage(now time.Time) string {
 	case m == nil:
 		return withDetail("The Machine is gone", s.leftovers())
 	}
-	message := underway[lifecycle.GracefulShutdown]
+	message := pendingMessages[lifecycle.GracefulShutdown]
 	if since := children.LeavingSince(m, s.scheduled, now); !since.IsZero() {
 		end, when := children.DeadlineOf(m, s.scheduled, now), "ends"
 		if !now.Before(end) {
@@ -205,9 +205,9 @@ func withDetail(message, detail string) string {
 	return message + ": " + detail
 }
 
-// hooksInTheWay names the deletion hooks of others that a removal waits for, and how to proceed; empty if there are
+// blockingHooks names the deletion hooks of others that a removal waits for, and how to proceed; empty if there are
 // none.
-func (s *scope) hooksInTheWay() string {
+func (s *scope) blockingHooks() string {
 	if len(s.waitsFor) == 0 {
 		return ""
 	}

@@ -56,8 +56,8 @@ type Reconciler struct {
 	Children children.Reader
 	// Actuate carries out all writes, or suppresses them during a pause and a dry run.
 	Actuate *actuate.Actuator
-	// Unlimited is like Actuate without a client-side rate limit, for the removal by a kill switch and its report. Nil means
-	// Actuate.
+	// Unlimited is like Actuate without a client-side rate limit, for the removal by a kill switch and its report. Nil
+	// means Actuate.
 	Unlimited *actuate.Actuator
 	// Live reads from the API server where a stale cache would cause a wrong decision.
 	Live client.Reader
@@ -81,8 +81,9 @@ type Reconciler struct {
 	watchFilter string
 	fresh       wake.Freshness
 	// hosts has the hosts that are reserved in memory.
-	hosts     hosts.Reservations
-	differing wake.ReportDelay
+	hosts hosts.Reservations
+	// progress delays reports of progress.
+	progress wake.ReportDelay
 	// sampled is when the API server's time was last requested, in Unix nanoseconds.
 	sampled atomic.Int64
 	surges  telemetry.EventLimit
@@ -100,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.Backoff.Forget(req)
 		r.fresh.Forget(req)
-		r.differing.Over(req)
+		r.progress.Over(req)
 		r.rejections.Forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
@@ -163,9 +164,9 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 	return next
 }
 
-// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. If a fault lasts past a shared
-// window end, the machines leave within this time after the fault. The jitter of up to a half spreads their tries: a
-// thousand machines make about 44 tries per second, and --kube-api-qps allows 1000.
+// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. If a fault lasts past a
+// shared window end, the machines leave within this time after the fault. The jitter of up to a half spreads their
+// tries: a thousand machines make about 44 tries per second, and --kube-api-qps allows 1000.
 const maxDepartureRetry = 30 * time.Second
 
 // isDue reports whether sm has a machine outside its window, also if the reconcile failed before the decision.
@@ -227,8 +228,8 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if actErr == nil && s.pending != workDone {
 		r.observeLag(s, r.Clock.Now())
 	}
-	keepLater, keepErr := r.restoreMetadata(ctx, s, d)
-	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != workDone) {
+	metadataLater, metadataErr := r.restoreMetadata(ctx, s, d)
+	if actErr == nil && metadataErr == nil && (d.Action == lifecycle.Release || s.pending != workDone) {
 		next := departurecap.Earliest(d.Recheck, s.reportAt)
 		if s.pending == workFollows {
 			next = r.Clock.Now().Add(createdCheckDelay)
@@ -236,11 +237,11 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 		return wakeUp{at: next}, nil
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
-	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
+	err = actuate.IgnoreSuppressed(errors.Join(actErr, metadataErr, reportErr))
 	now = r.Clock.Now()
 	next := wakeUp{
 		at:    departurecap.Earliest(departurecap.Earliest(d.Recheck, again), s.nextProbe(now)),
-		retry: len(s.children.Unread) > 0 || s.nodeLater || keepLater, departs: d.Action.Departs(),
+		retry: len(s.children.Unread) > 0 || s.nodeLater || metadataLater, departs: d.Action.Departs(),
 	}
 	if d.Again && err == nil && !s.suppressed {
 		next.at = now
@@ -328,7 +329,7 @@ func (r *Reconciler) addMetadata(ctx context.Context, s *scope) error {
 	}
 	before := sm.DeepCopy()
 	isNew := controllerutil.AddFinalizer(sm, v1alpha1.ScheduledMachineFinalizer)
-	inherited, err := r.adoptReclaimRecord(ctx, sm, isNew)
+	adopted, err := r.adoptReclaimRecord(ctx, sm, isNew)
 	if err != nil {
 		return err
 	}
@@ -340,10 +341,10 @@ func (r *Reconciler) addMetadata(ctx context.Context, s *scope) error {
 		r.restoreReclaim(ctx, sm)
 	}
 	lending.Note(sm, r.Clock.Now())
-	if err := r.actuator(sm).PatchLocked(ctx, sm, before); err != nil || inherited == nil || sm.ResourceVersion != before.ResourceVersion {
+	if err := r.actuator(sm).PatchLocked(ctx, sm, before); err != nil || adopted == nil || sm.ResourceVersion != before.ResourceVersion {
 		return err
 	}
-	return r.Actuate.Delete(ctx, inherited) // The patch stored the record on the new object.
+	return r.Actuate.Delete(ctx, adopted) // The patch stored the record on the new object.
 }
 
 // claimChildren restores 5-Spot's label and owner reference on children. It runs after the action, because the action
@@ -412,9 +413,9 @@ func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// onTime is the priority in the queue of an object that waits only for an instant. Others have priority zero, like watch
-// events. Without a priority, a requeued object keeps the priority of its last event, which is low after a start of the
-// manager. At an edge that many machines share, second steps of some would run before first steps of others.
+// onTime is the priority in the queue of an object that waits only for an instant. Others have priority zero, like
+// watch events. Without a priority, a requeued object keeps the priority of its last event, which is low after a start
+// of the manager. At an edge that many machines share, second steps of some would run before first steps of others.
 const onTime = 1
 
 // A wakeUp is when to reconcile an object again. The zero value is never.

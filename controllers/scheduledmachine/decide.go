@@ -86,7 +86,7 @@ func (s *scope) decide(now time.Time) lifecycle.Decision {
 		f.Phase = d.Phase
 		d = lifecycle.Decide(f)
 	}
-	if mark, told := lending.Of(s.scheduled, now); told {
+	if mark, marked := lending.Of(s.scheduled, now); marked {
 		d.Recheck = departurecap.Earliest(d.Recheck, mark.Ends())
 	}
 	return d

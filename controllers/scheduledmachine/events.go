@@ -50,10 +50,8 @@ func (r *Reconciler) announceRejected(ctx context.Context, s *scope) {
 // phase change reports the same.
 func (r *Reconciler) announceHost(sm, before *v1alpha1.ScheduledMachine) {
 	c := conditions.Get(sm, v1alpha1.HostClaimedCondition)
-	if told := sm.Status.Phase != before.Status.Phase && conditions.GetReason(sm, v1alpha1.ReadyCondition) == v1alpha1.HostClaimedReason; told {
-		return
-	}
-	if c != nil && c.Reason != conditions.GetReason(before, v1alpha1.HostClaimedCondition) {
+	announced := sm.Status.Phase != before.Status.Phase && conditions.GetReason(sm, v1alpha1.ReadyCondition) == v1alpha1.HostClaimedReason
+	if !announced && c != nil && c.Reason != conditions.GetReason(before, v1alpha1.HostClaimedCondition) {
 		r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.HostClaimedEvent, "CompareHosts", "%s", c.Message)
 	}
 }

@@ -48,15 +48,15 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) {
 		s.node, err = workload.Node(ctx, reader, s.acceptedHost.Node)
 	}
 	if err != nil {
-		s.later(ctx, fmt.Errorf("looking at Node: %w", err))
+		s.retryNode(ctx, fmt.Errorf("looking at Node: %w", err))
 		return
 	}
 	s.nodeState = stateOfNode(s.node, s.children.Machine, s.acceptedHost.ProviderID)
 }
 
-// later requests a retry after a back-off, because the Node could not be read or deleted. It requests none without a
-// connection: the cluster cache sends an event when it connects.
-func (s *scope) later(ctx context.Context, err error) {
+// retryNode requests a retry after a back-off, because the Node could not be read or deleted. It requests none without
+// a connection: the cluster cache sends an event when it connects.
+func (s *scope) retryNode(ctx context.Context, err error) {
 	if !workload.NotConnected(err) {
 		s.nodeLater = true
 		ctrl.LoggerFrom(ctx).Error(err, "Waiting for Node to go with its machine")
@@ -100,7 +100,7 @@ func (r *Reconciler) removeNode(ctx context.Context, s *scope) {
 	switch {
 	case actuate.IsSuppressed(err):
 	case err != nil:
-		s.later(ctx, err)
+		s.retryNode(ctx, err)
 	case len(s.node.Finalizers) == 0:
 		s.nodeState = lifecycle.Absent
 		ctrl.LoggerFrom(ctx).Info("Deleted Node that outlived its machine", "Node", s.node.Name)

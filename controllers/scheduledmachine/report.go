@@ -47,8 +47,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	s.reportDeparture(d.Action, now)
 
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}
-	if s.mayWait(now) {
-		if due := r.differing.Until(req, progressInterval, now); now.Before(due) {
+	if s.mayDefer(now) {
+		if due := r.progress.Until(req, progressInterval, now); now.Before(due) {
 			s.scheduled.Status = s.before.Status
 			return due, nil
 		}
@@ -56,7 +56,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	if err := r.actuator(s.scheduled).PatchStatus(ctx, s.scheduled, s.before); err != nil {
 		return time.Time{}, err
 	}
-	r.differing.Over(req)
+	r.progress.Over(req)
 	r.announce(ctx, s.scheduled, s.before)
 	if st.Phase == v1alpha1.PhaseTerminated && s.before.Status.Phase != v1alpha1.PhaseTerminated {
 		r.reportKillSwitchSurge(ctx, s.cluster, s.scheduled, now)

@@ -35,7 +35,7 @@ func (r *Reconciler) request(ctx context.Context, s *scope, d lifecycle.Decision
 // planner answers at once. It may not answer at all: the Machine may be paused, or its writes may fail.
 func (r *Reconciler) awaitPlanner(s *scope) {
 	now := r.Clock.Now()
-	due := r.differing.Until(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}, departurecap.Window, now)
+	due := r.progress.Until(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}, departurecap.Window, now)
 	if now.Before(due) {
 		s.pending, s.reportAt = workWaits, due
 	}

@@ -20,7 +20,7 @@ var scheduled = []Phase{Active, Inactive, ShuttingDown}
 
 // Decide returns the next decision. It always returns one.
 func Decide(f Facts) Decision {
-	d := first(f)
+	d := firstDecision(f)
 	if f.nodeOutlivedMachine() {
 		d.Action = RemoveNode // Nothing else is left to do, whatever caused the departure.
 	}
@@ -28,7 +28,7 @@ func Decide(f Facts) Decision {
 	return suspended(f, viaPending(f, d))
 }
 
-func first(f Facts) Decision {
+func firstDecision(f Facts) Decision {
 	for _, r := range rules {
 		if d, ok := r(f); ok {
 			return d

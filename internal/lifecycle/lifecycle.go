@@ -181,7 +181,7 @@ type Decision struct {
 
 // known reports whether a child is known to be left.
 func (f Facts) known() bool {
-	return f.Machine != Absent || there(f.Infrastructure) || there(f.Bootstrap)
+	return f.Machine != Absent || exists(f.Infrastructure) || exists(f.Bootstrap)
 }
 
 // unknown reports whether a child could not be read.
@@ -189,7 +189,7 @@ func (f Facts) unknown() bool {
 	return f.Infrastructure == Unknown || f.Bootstrap == Unknown
 }
 
-func there(p Presence) bool { return p == Present || p == Leaving }
+func exists(p Presence) bool { return p == Present || p == Leaving }
 
 // leaving reports whether a departure is in progress. The deletion of the bootstrap config of a running Machine
 // does not count: the Machine no longer needs it.

@@ -64,7 +64,7 @@ func SetupWithManager(mgr ctrl.Manager) {
 
 // Handler returns the HTTP handler for admission requests.
 func (w *ScheduledMachine) Handler(scheme *runtime.Scheme) http.Handler {
-	return answered(admission.WithValidator(scheme, w))
+	return rejectUndecodable(admission.WithValidator(scheme, w))
 }
 
 // ValidateCreate rejects an object that could not be reconciled.
