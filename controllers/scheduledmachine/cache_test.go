@@ -21,9 +21,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// TestACacheThatIsLateIsNotWrittenFrom uses a cache that lags behind writes of others and of the controller. At most
+// TestAStaleCacheCausesNoWrite uses a cache that lags behind writes of others and of the controller. At most
 // one write fails with a conflict.
-func TestACacheThatIsLateIsNotWrittenFrom(t *testing.T) {
+func TestAStaleCacheCausesNoWrite(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	for name, write := range map[string]func(){
@@ -55,9 +55,9 @@ func TestACacheThatIsLateIsNotWrittenFrom(t *testing.T) {
 	}
 }
 
-// TestFirstWritesAreNotRefused shows each write to the next reconcile. Cluster API's patch helper retries five times
+// TestFirstWritesCauseNoConflict shows each write to the next reconcile. Cluster API's patch helper retries five times
 // with a stale cache.
-func TestFirstWritesAreNotRefused(t *testing.T) {
+func TestFirstWritesCauseNoConflict(t *testing.T) {
 	w := newWorld(t, nil)
 	for look := range 2 {
 		reads, _ := w.Late(w.sm)
@@ -132,9 +132,9 @@ func TestALastingConflictCostsOneTryPerBackOff(t *testing.T) {
 	}
 }
 
-// TestWhatTheMachineShowsIsNotRefused covers Cluster API as the other writer of the Machine's status: it writes before
-// the cache shows it.
-func TestWhatTheMachineShowsIsNotRefused(t *testing.T) {
+// TestTheConditionOnTheMachineCausesNoConflict covers Cluster API as the other writer of the Machine's status: it
+// writes before the cache shows it.
+func TestTheConditionOnTheMachineCausesNoConflict(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	m, _ := w.machine()

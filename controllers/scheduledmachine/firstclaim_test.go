@@ -66,9 +66,9 @@ func TestAnEditDoesNotComeFirstByTheClock(t *testing.T) {
 	first.goesOn(later)
 }
 
-// TestAnEditThatNobodyHadLookedAtDoesNotComeFirst uses an object that was paused from its creation. Its creation time
+// TestAnUnreconciledEditDoesNotComeFirst uses an object that was paused from its creation. Its creation time
 // is the time of its first spec.
-func TestAnEditThatNobodyHadLookedAtDoesNotComeFirst(t *testing.T) {
+func TestAnUnreconciledEditDoesNotComeFirst(t *testing.T) {
 	later := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		on(`{"address":"nobodys-pause.test"}`)(sm)
 		sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
@@ -107,9 +107,9 @@ func TestAnEditOfTheKindDoesNotComeFirst(t *testing.T) {
 	first.goesOn(later)
 }
 
-// TestWhoCannotBeginKeepsNobodyOut uses a ScheduledMachine that reserves a host, fails to create anything, and changes
-// to another host. It is not reconciled in between.
-func TestWhoCannotBeginKeepsNobodyOut(t *testing.T) {
+// TestAnUnusableMachineDoesNotReserveTheHost uses a ScheduledMachine that reserves a host, fails to create anything,
+// and changes to another host. It is not reconciled in between.
+func TestAnUnusableMachineDoesNotReserveTheHost(t *testing.T) {
 	stuck := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		on(`{"address":"noted.test"}`)(sm)
 		sm.Spec.BootstrapSpec.Kind = "NoSuchConfig"
@@ -207,8 +207,8 @@ func TestATemplateKeepsItsHost(t *testing.T) {
 	}
 }
 
-// TestWhatWasJudgedIsMade edits the template between two reads of it.
-func TestWhatWasJudgedIsMade(t *testing.T) {
+// TestTheCheckedCloneIsCreated edits the template between two reads of it.
+func TestTheCheckedCloneIsCreated(t *testing.T) {
 	first := newWorld(t, on(`{"address":"judged.test"}`))
 	first.running()
 	cloned := newWorld(t, clonedFrom("desk"))
@@ -236,8 +236,8 @@ func TestWhatWasJudgedIsMade(t *testing.T) {
 	}
 }
 
-// TestNothingIsMadeOfATemplateThatCannotBeRead checks that an unreadable template is not treated as absent.
-func TestNothingIsMadeOfATemplateThatCannotBeRead(t *testing.T) {
+// TestAnUnreadableTemplateCreatesNothing checks that an unreadable template is not treated as absent.
+func TestAnUnreadableTemplateCreatesNothing(t *testing.T) {
 	w := newWorld(t, clonedFrom("desk"))
 	w.templates("unread.test")
 	w.settle()

@@ -208,8 +208,8 @@ func TestAnEditDoesNotComeFirst(t *testing.T) {
 	}
 }
 
-// TestTheOwnerHasTheHost covers a request through either of two ScheduledMachines.
-func TestTheOwnerHasTheHost(t *testing.T) {
+// TestAReclaimWithholdsTheHost covers a request through either of two ScheduledMachines.
+func TestAReclaimWithholdsTheHost(t *testing.T) {
 	request := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
 	for name, asks := range map[string]func(a, b *world) (asked, told *world){
 		"FirstWasAsked":  func(a, b *world) (*world, *world) { return a, b },
@@ -264,8 +264,8 @@ func TestTheOwnerHasTheHost(t *testing.T) {
 	}
 }
 
-// TestTwoThatBeginAtOnce uses a cache that shows neither ScheduledMachine to the other.
-func TestTwoThatBeginAtOnce(t *testing.T) {
+// TestTwoSimultaneousStartsOnOneHost uses a cache that shows neither ScheduledMachine to the other.
+func TestTwoSimultaneousStartsOnOneHost(t *testing.T) {
 	a := newWorld(t, on(desk))
 	b := a.beside(a.sm.Namespace, "a-box", on(desk)) // It is the first by name if both have the same second.
 	a.clock.SetTime(monday.Add(time.Hour))
@@ -299,8 +299,8 @@ type alone struct{ client.Reader }
 
 func (alone) List(_ context.Context, _ client.ObjectList, _ ...client.ListOption) error { return nil }
 
-// TestAChangeWakesWhomItConcerns uses copies of one manifest. There may be a thousand.
-func TestAChangeWakesWhomItConcerns(t *testing.T) {
+// TestAHostChangeEnqueuesAffectedMachines uses copies of one manifest. There may be a thousand.
+func TestAHostChangeEnqueuesAffectedMachines(t *testing.T) {
 	a := newWorld(t, on(desk))
 	b, c := a.beside(a.sm.Namespace, "box2", on(desk)), a.beside(a.sm.Namespace, "box3", on(desk))
 	a.beside(a.sm.Namespace, "else", on(`{"address":"192.0.2.43"}`))
@@ -384,9 +384,9 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// TestARequestThatWasServedIsNotPassedOnAgain writes the record like package reclaim, with the time at which it was
+// TestAServedRequestIsNotPropagatedAgain writes the record like package reclaim, with the time at which it was
 // served.
-func TestARequestThatWasServedIsNotPassedOnAgain(t *testing.T) {
+func TestAServedRequestIsNotPropagatedAgain(t *testing.T) {
 	request := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
 	a := newWorld(t, on(desk))
 	b := a.beside(a.sm.Namespace, "box2", on(desk))

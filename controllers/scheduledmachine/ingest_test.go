@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhatIsNotBelievedIsToldOnce checks that rejected host data causes one Event and no other change.
-func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
+// TestRejectedReportsAreAnnouncedOnce checks that rejected host data causes one Event and no other change.
+func TestRejectedReportsAreAnnouncedOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	m, _ := w.machine()
@@ -51,8 +51,8 @@ func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestASharedNodeGoesToNobodyAnew covers a Node that a Machine of another controller has already.
-func TestASharedNodeGoesToNobodyAnew(t *testing.T) {
+// TestASharedNodeIsAcceptedForNoNewMachine covers a Node that a Machine of another controller has already.
+func TestASharedNodeIsAcceptedForNoNewMachine(t *testing.T) {
 	w := newWorld(t, nil)
 	rival := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "rival"}}
 	rival.Spec.ClusterName = "lab"

@@ -81,7 +81,8 @@ func TestADepartureGoesOnAfterAMove(t *testing.T) {
 	}
 }
 
-// TestARequestDoesNotGoOnAfterAMove moves a wanted Machine whose departure was only requested: its Node is not cordoned.
+// TestARequestDoesNotGoOnAfterAMove moves a wanted Machine whose departure was only requested: its Node is not
+// cordoned.
 func TestARequestDoesNotGoOnAfterAMove(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

@@ -61,8 +61,8 @@ var modes = map[string]struct {
 	"Both":   {true, true, nil, "suppressed"},
 }
 
-// TestNothingIsCarriedOut covers each cause for a machine to join or leave.
-func TestNothingIsCarriedOut(t *testing.T) {
+// TestAPauseSuppressesEveryAction covers each cause for a machine to join or leave.
+func TestAPauseSuppressesEveryAction(t *testing.T) {
 	stories := map[string]struct {
 		reason  string
 		running bool
@@ -194,8 +194,8 @@ func TestNothingIsCarriedOut(t *testing.T) {
 	}
 }
 
-// TestTheLaneOfWhatIsSuppressed covers a window that ends as announced, and a schedule that is edited.
-func TestTheLaneOfWhatIsSuppressed(t *testing.T) {
+// TestTheLaneOfASuppressedDeparture covers a window that ends as announced, and a schedule that is edited.
+func TestTheLaneOfASuppressedDeparture(t *testing.T) {
 	for mode, m := range modes {
 		for name, tc := range map[string]struct {
 			happens func(*world)

@@ -34,9 +34,9 @@ func reclaimedClaims(t *testing.T, host string) *world {
 	return w
 }
 
-// TestTheOwnersNoOutlivesARename deletes a ScheduledMachine while the owner has the host, and creates one of another
+// TestAReclaimSurvivesARename deletes a ScheduledMachine while the owner has the host, and creates one of another
 // name for it. A tool that renames a file does this.
-func TestTheOwnersNoOutlivesARename(t *testing.T) {
+func TestAReclaimSurvivesARename(t *testing.T) {
 	const node = `{"nodeName":"box-node"}`
 	other := server.Namespace(t)
 	for name, tc := range map[string]struct {
@@ -84,9 +84,9 @@ func TestTheOwnersNoOutlivesARename(t *testing.T) {
 	}
 }
 
-// TestWhoWasToldMayBeLentAgain uses two ScheduledMachines of one host. Both receive the owner's request, and a person
-// lends one again. The later deletion of the other must not withhold it again.
-func TestWhoWasToldMayBeLentAgain(t *testing.T) {
+// TestAMachineThatReceivedTheRequestMayBeLentAgain uses two ScheduledMachines of one host. Both receive the owner's
+// request, and a person lends one again. The later deletion of the other must not withhold it again.
+func TestAMachineThatReceivedTheRequestMayBeLentAgain(t *testing.T) {
 	off := func(host string) func(*v1alpha1.ScheduledMachine) {
 		return func(sm *v1alpha1.ScheduledMachine) {
 			on(host)(sm)
@@ -121,8 +121,8 @@ func TestWhoWasToldMayBeLentAgain(t *testing.T) {
 	}
 }
 
-// TestARenameIsNotAskedOfALateCache creates the renamed object before the cache shows the ReclaimedMachine.
-func TestARenameIsNotAskedOfALateCache(t *testing.T) {
+// TestARenameIsReadLive creates the renamed object before the cache shows the ReclaimedMachine.
+func TestARenameIsReadLive(t *testing.T) {
 	w := reclaimedClaims(t, desk)
 	b := w.beside(w.cluster.Namespace, "renamed", on(desk))
 	b.r.Reader = notYet{b.r.Reader}

@@ -156,8 +156,8 @@ func TestARestoreWithoutARecord(t *testing.T) {
 	}
 }
 
-// TestARecordThatIsRestoredLastTakesTheMachineBack restores the ScheduledMachine before its ReclaimedMachine.
-func TestARecordThatIsRestoredLastTakesTheMachineBack(t *testing.T) {
+// TestALateRestoredRecordRemovesTheMachine restores the ScheduledMachine before its ReclaimedMachine.
+func TestALateRestoredRecordRemovesTheMachine(t *testing.T) {
 	w := newWorld(t, nil)
 	w.clock.SetTime(monday.Add(-time.Hour)) // Outside of its window, so that there is nothing to depart.
 	w.settle()

@@ -65,7 +65,7 @@ func TestFirstStepsComeBeforeSecondSteps(t *testing.T) {
 	}
 }
 
-func TestChildrenAreOwnedInAWayThatClusterAPICanLiveWith(t *testing.T) {
+func TestOwnerReferencesOfChildren(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.InfrastructureSpec.Spec.Raw = []byte(`{"address":"192.0.2.1"}`)
 		sm.Spec.MachineTemplate.Labels = map[string]string{"team": "lab"}
@@ -117,9 +117,9 @@ func TestChildrenAreOwnedInAWayThatClusterAPICanLiveWith(t *testing.T) {
 
 func must[T any](v T, _ bool) T { return v }
 
-// TestADepartureThatWasRefusedIsNoneOfTheNext rejects the deletion until the window opens again. The next departure has
+// TestAFailedDepartureDoesNotAffectTheNext rejects the deletion until the window opens again. The next departure has
 // its own budget.
-func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
+func TestAFailedDepartureDoesNotAffectTheNext(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
 	w.running()
 	refuse := true

@@ -82,7 +82,7 @@ func blind(t *testing.T, o outage) (w *world, see func()) {
 	return w, func() { lasts = false }
 }
 
-func TestWhatCannotBeReadIsNotTakenAway(t *testing.T) {
+func TestAnUnreadableChildIsKept(t *testing.T) {
 	for name, o := range outages {
 		t.Run(name, func(t *testing.T) {
 			w, see := blind(t, o)
@@ -142,7 +142,7 @@ func TestTheWindowEndsWhileTheInfrastructureCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestNothingIsMadeThatMayExist(t *testing.T) {
+func TestAnUnreadableKindCreatesNothing(t *testing.T) {
 	lasts := true
 	w := newWorld(t, nil)
 	w.r = w.reconciler(w.Recorded(outages["VersionNotServed"].reads(&lasts)))

@@ -260,7 +260,7 @@ func TestOldListDeletesNothing(t *testing.T) {
 	w.wantNothingOf(old)
 }
 
-func TestTellsOfEveryChangeOnce(t *testing.T) {
+func TestEachChangeIsAnnouncedOnce(t *testing.T) {
 	w := newWorld(t, item("a", "9-24"))
 	w.reconcile()
 	w.reconcile()

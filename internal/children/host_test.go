@@ -15,8 +15,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 )
 
-// TestWhatIsKnownIsOfOneMachine checks that the status applies only to the Machine with the recorded UID.
-func TestWhatIsKnownIsOfOneMachine(t *testing.T) {
+// TestKnownHostIsOfOneMachine checks that the status applies only to the Machine with the recorded UID.
+func TestKnownHostIsOfOneMachine(t *testing.T) {
 	made := metav1.NewTime(time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC))
 	believed := ingest.Host{Node: "n1", ProviderID: "lab://1", MachineID: "m1"}
 	for name, tc := range map[string]struct {

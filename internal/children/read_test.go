@@ -50,7 +50,7 @@ func define(crd *apiextensionsv1.CustomResourceDefinition, name client.ObjectKey
 	return apierrors.NewNotFound(schema.GroupResource{}, name.Name)
 }
 
-func TestWhatIsLookedUpLive(t *testing.T) {
+func TestLiveReads(t *testing.T) {
 	sm := machineOf(nil)
 	present := live(t, sm)
 	leaving := present.DeepCopy()

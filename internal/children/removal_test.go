@@ -24,9 +24,9 @@ func annotated(keys ...string) *clusterv1.Machine {
 	return m
 }
 
-// TestWhoseHooksARemovalWaitsFor has another owner's hook that protects data. The infrastructure stays until
+// TestARemovalWaitsForForeignHooks has another owner's hook that protects data. The infrastructure stays until
 // the hook is removed, unless the manager bypasses such hooks.
-func TestWhoseHooksARemovalWaitsFor(t *testing.T) {
+func TestARemovalWaitsForForeignHooks(t *testing.T) {
 	t.Parallel()
 	drain, terminate := clusterv1.PreDrainDeleteHookAnnotationPrefix+"/a", clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/b"
 	for name, tc := range map[string]struct {
@@ -55,9 +55,9 @@ func TestWhoseHooksARemovalWaitsFor(t *testing.T) {
 	}
 }
 
-// TestWhatARemovalDeletesLast checks that the bootstrap config is deleted only after the infrastructure is
+// TestNextToDelete checks that the bootstrap config is deleted only after the infrastructure is
 // known to be gone. Providers read it while they clean up a host.
-func TestWhatARemovalDeletesLast(t *testing.T) {
+func TestNextToDelete(t *testing.T) {
 	t.Parallel()
 	infra, bootstrap := &unstructured.Unstructured{}, &unstructured.Unstructured{}
 	for name, tc := range map[string]struct {
@@ -78,9 +78,9 @@ func TestWhatARemovalDeletesLast(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenBackOfADeparture checks that Withdraw removes only annotations of the departure, whatever the
+// TestWithdrawRemovesOnlyItsAnnotations checks that Withdraw removes only annotations of the departure, whatever the
 // record contains.
-func TestWhatIsTakenBackOfADeparture(t *testing.T) {
+func TestWithdrawRemovesOnlyItsAnnotations(t *testing.T) {
 	t.Parallel()
 	theirs := clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"
 	m := annotated(theirs, clusterv1.ExcludeNodeDrainingAnnotation)

@@ -139,7 +139,7 @@ func TestTimesOutliveAMove(t *testing.T) {
 	}
 }
 
-func TestWhatIsOnRecordOfADeparture(t *testing.T) {
+func TestDepartureRecords(t *testing.T) {
 	now := made.Add(time.Hour)
 	window := v1alpha1.NewDeparture(v1alpha1.WindowClosed, made.Add(time.Minute), "a1")
 	owner := v1alpha1.NewDeparture(v1alpha1.ReclaimedByOwner, now, "b2")

@@ -188,8 +188,8 @@ func TestExactlyOneActsOnAFreshHost(t *testing.T) {
 	})
 }
 
-// TestNobodyActsThatSeesTooLittle shows each claim only some of the others, as a stale cache does.
-func TestNobodyActsThatSeesTooLittle(t *testing.T) {
+// TestPartialViewsNeverAllowTwo shows each claim only some of the others, as a stale cache does.
+func TestPartialViewsNeverAllowTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var book hosts.Reservations
 		all, acting := claims(t), 0
@@ -260,7 +260,7 @@ func TestAReservationExpires(t *testing.T) {
 	}
 }
 
-func TestConcerned(t *testing.T) {
+func TestAffected(t *testing.T) {
 	copies := func(n int) []hosts.Claim {
 		var all []hosts.Claim
 		for i := n; i > 0; i-- {
@@ -300,8 +300,8 @@ func TestConcerned(t *testing.T) {
 	}
 }
 
-// TestWhoComesNextIsConcerned removes one claim, and checks that the next one is enqueued.
-func TestWhoComesNextIsConcerned(t *testing.T) {
+// TestTheNextClaimIsAffected removes one claim, and checks that the next one is enqueued.
+func TestTheNextClaimIsAffected(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := claims(t)
 		for i := range all {
@@ -322,8 +322,8 @@ func TestWhoComesNextIsConcerned(t *testing.T) {
 	})
 }
 
-// TestWritingItDownKeepsTheOrder checks that recording Since keeps the order, whatever the clocks are.
-func TestWritingItDownKeepsTheOrder(t *testing.T) {
+// TestRecordingSinceKeepsTheOrder checks that recording Since keeps the order, whatever the clocks are.
+func TestRecordingSinceKeepsTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := claims(t)
 		mine := all[0]

@@ -132,8 +132,8 @@ func TestWhatDiffersIsRejected(t *testing.T) {
 	})
 }
 
-// TestBeliefSettles checks that screening an accepted value again changes nothing.
-func TestBeliefSettles(t *testing.T) {
+// TestScreenIsStable checks that screening an accepted value again changes nothing.
+func TestScreenIsStable(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClaim(t)
@@ -148,9 +148,9 @@ func TestBeliefSettles(t *testing.T) {
 	})
 }
 
-// TestASharedHostGoesToNoneAnew checks Machines that report the same host: only a Machine that had it before
+// TestASharedHostIsAcceptedForNoNewMachine checks Machines that report the same host: only a Machine that had it before
 // keeps it.
-func TestASharedHostGoesToNoneAnew(t *testing.T) {
+func TestASharedHostIsAcceptedForNoNewMachine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		had := rapid.SliceOfN(rapid.Bool(), 2, 4).Draw(t, "had it")

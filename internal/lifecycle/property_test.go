@@ -88,7 +88,7 @@ func machines() []lifecycle.Facts {
 	return all
 }
 
-func TestNothingIsMadeWhileItMustNotBe(t *testing.T) {
+func TestNothingIsCreatedWhileForbidden(t *testing.T) {
 	t.Parallel()
 	for f := range everything() {
 		d := lifecycle.Decide(f)
@@ -112,7 +112,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
+func TestAMachineLeavesOnlyWithACause(t *testing.T) {
 	t.Parallel()
 	for f := range everything() {
 		d := lifecycle.Decide(f)
@@ -126,7 +126,7 @@ func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
 	}
 }
 
-func TestAClaimOfAnotherTakesNothingAway(t *testing.T) {
+func TestAClaimRemovesNoMachine(t *testing.T) {
 	t.Parallel()
 	for f := range everything() {
 		f.Claimed = false
