@@ -360,7 +360,7 @@ func (s *scope) reachable() metav1.Condition {
 	case s.cluster != nil && !workload.MatchesFilter(s.filter, s.cluster):
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.WatchFilterMismatchReason
 		c.Message = fmt.Sprintf("Cluster %s lacks the label %s=%s: owners' requests are not seen; label the Cluster", s.cluster.Name, clusterv1.WatchLabel, s.filter)
-	case s.cluster != nil && !s.tried && last != nil && last.Reason != v1alpha1.WatchFilterMismatchReason:
+	case s.cluster != nil && !s.connected && s.probes.LastProbeTime.IsZero() && last != nil && last.Reason != v1alpha1.WatchFilterMismatchReason:
 		// After a start, the manager has not tried to connect yet. The last condition stays; otherwise each restart
 		// would write each status twice.
 		return *last

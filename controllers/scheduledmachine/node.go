@@ -22,7 +22,7 @@ import (
 
 // Cluster API deletes the Node up to 20 s after its last attempt to drain it, and nothing shortens that. Until then the
 // Node and its pods stand for a host that is gone. So the end of the infrastructure wakes this controller, which
-// deletes the Node. A drain in 5-Spot's own hook would duplicate Cluster API's.
+// deletes the Node.
 
 // nodeRead bounds the read of a Node, which comes from a cache. nodeWrite bounds its deletion. An unresponsive workload
 // cluster must not block a worker for longer: Cluster API deletes the Node, too.

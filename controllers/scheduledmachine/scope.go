@@ -72,10 +72,9 @@ type scope struct {
 	// filter is the watch label that the Cluster needs for a connection, empty if it needs none.
 	filter string
 
-	// connected reports that the workload cluster is connected, tried that a connection was attempted. probes are the
-	// health probes of the connection.
-	connected, tried bool
-	probes           clustercache.HealthCheckingState
+	// connected reports that the workload cluster is connected. probes are the health probes of the connection.
+	connected bool
+	probes    clustercache.HealthCheckingState
 }
 
 // pending is what remains after act started an action. No status is written then: at the edge of a shared window,
@@ -108,7 +107,6 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	}
 	s.connected = err == nil
 	s.probes = r.ClusterCache.GetHealthCheckingState(ctx, key)
-	s.tried = s.connected || !s.probes.LastProbeTime.IsZero()
 
 	if s.children, err = r.Children.Read(ctx, sm, s.needsLiveReads()); err != nil {
 		return nil, err
