@@ -27,7 +27,7 @@ func TestAStaleCacheCausesNoWrite(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	for name, write := range map[string]func(){
-		"by somebody else": func() {
+		"by another client": func() {
 			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Annotations = map[string]string{"touched": "true"} })
 		},
 		"by itself": func() {},
@@ -126,7 +126,7 @@ func TestALastingConflictCostsOneTryPerBackOff(t *testing.T) {
 			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
 			w.reconcile()
 			if len(w.Writes) == tried {
-				t.Error("whoever asks for something new waits for the end of the back-off")
+				t.Error("an edit waits for the end of the back-off")
 			}
 		})
 	}

@@ -120,7 +120,7 @@ func TestAcceptedHostDataIsWrittenAtOnce(t *testing.T) {
 	w.settle()
 	w.costs("it has a Node", "patch ScheduledMachine status")
 	if st := w.sm.Status; st.ProviderID != "test://box" || st.NodeRef == nil || st.NodeRef.Name != w.sm.Name+"-node" {
-		t.Errorf("believed are %q and %+v", st.ProviderID, st.NodeRef)
+		t.Errorf("accepted are %q and %+v", st.ProviderID, st.NodeRef)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestOnlyProgressIsDeferred(t *testing.T) {
 // TestOurHooksGoBeforeTheMachine checks that the hooks are removed first if no extension applies. Cluster API then
 // reconciles the Machine once.
 func TestOurHooksGoBeforeTheMachine(t *testing.T) {
-	for name, extension := range map[string]bool{"nobody is asked": false, "somebody is asked": true} {
+	for name, extension := range map[string]bool{"NoExtension": false, "Extension": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.running()

@@ -109,7 +109,7 @@ func TestAWithdrawnRemovalLeavesNoAnnotations(t *testing.T) {
 	w.Writes = nil
 	w.Fail = func(n int) (before, after error) {
 		if w.Writes[n] == "delete Machine" {
-			before = apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("nobody deletes today"))
+			before = apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("deletions are forbidden"))
 		}
 		return before, nil
 	}

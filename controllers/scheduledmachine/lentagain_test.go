@@ -227,7 +227,7 @@ func TestACrashLosesNoLentAgain(t *testing.T) {
 		_, lent := w.machine()
 		stations := []string{string(w.sm.Status.Phase), w.sm.Annotations[v1alpha1.LentAgainAnnotation]}
 		if !lent || !conditions.IsTrue(w.sm, v1alpha1.LentAgainCondition) {
-			stations = append(stations, "not lent, or not told")
+			stations = append(stations, "not lent, or not reported")
 		}
 		return stations, len(w.Writes)
 	})

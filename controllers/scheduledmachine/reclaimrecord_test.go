@@ -60,7 +60,7 @@ func TestWritesThatLendAgain(t *testing.T) {
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { delete(sm.Annotations, v1alpha1.ReclaimedAnnotation) })
 	w.settle()
 	if _, ok := w.machine(); !ok {
-		t.Error("whoever takes the record off lends it again")
+		t.Error("a person who removes the record lends it again")
 	}
 }
 

@@ -46,7 +46,7 @@ func TestAReclaimSurvivesARename(t *testing.T) {
 	}{
 		"Address":          {"It is the same host.", desk, desk, "", true},
 		"NodeName":         {"Its Node asked.", desk, node, "", true},
-		"AnotherHost":      {"Nobody has that one.", desk, `{"address":"192.0.2.43"}`, "", false},
+		"AnotherHost":      {"No owner has that one.", desk, `{"address":"192.0.2.43"}`, "", false},
 		"AnotherNamespace": {"Owners of other namespaces have no say here.", desk, desk, other, false},
 		"NoHost":           {"What names no host is no host.", `{}`, `{}`, "", false},
 	} {
@@ -94,9 +94,9 @@ func TestAMachineThatReceivedTheRequestMayBeLentAgain(t *testing.T) {
 		}
 	}
 	w := newWorld(t, off(`{"address":"192.0.2.43"}`))
-	told := w.beside(w.cluster.Namespace, "told", off(`{"address":"192.0.2.44"}`))
+	other := w.beside(w.cluster.Namespace, "other", off(`{"address":"192.0.2.44"}`))
 	w.clock.SetTime(monday.Add(time.Hour))
-	for _, o := range []*world{w, told} { // The manager records the time of an edit, a year before the deletions.
+	for _, o := range []*world{w, other} { // The manager records the time of an edit, a year before the deletions.
 		o.settle()
 		o.edit(off(desk))
 		o.settle()
@@ -104,20 +104,20 @@ func TestAMachineThatReceivedTheRequestMayBeLentAgain(t *testing.T) {
 	w.edit(func(sm *v1alpha1.ScheduledMachine) {
 		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, java.String())
 	})
-	told.settle()
-	told.claimed(v1alpha1.HostReclaimedReason, "box")
+	other.settle()
+	other.claimed(v1alpha1.HostReclaimedReason, "box")
 	w.Must(w.Client.Delete(w.Context(), w.sm))
 	w.settle()
 	if !w.left() {
 		t.Fatal("nothing is remembered")
 	}
-	told.edit(func(sm *v1alpha1.ScheduledMachine) {
+	other.edit(func(sm *v1alpha1.ScheduledMachine) {
 		delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation) // Another controller has served it.
 		sm.Spec.Schedule.Enabled = nil
 	})
-	told.settle()
-	if _, made := told.machine(); !made {
-		t.Errorf("it was told, and lent again by a person, and is withheld: %+v", told.sm.Status)
+	other.settle()
+	if _, made := other.machine(); !made {
+		t.Errorf("it received the request, and was lent again by a person, and is withheld: %+v", other.sm.Status)
 	}
 }
 

@@ -130,7 +130,7 @@ func TestARestoreWithoutARecord(t *testing.T) {
 		w.Create(w.sm)
 		w.settle()
 		if _, ok := w.machine(); !ok || conditions.Has(w.sm, v1alpha1.LentAgainCondition) {
-			t.Errorf("it is lent, and nobody is known to have done that: %+v", w.sm.Status)
+			t.Errorf("it is lent, and the writer is unknown: %+v", w.sm.Status)
 		}
 	})
 	for name, status := range map[string]bool{"RunningWithStatus": true, "RunningWithoutStatus": false} {

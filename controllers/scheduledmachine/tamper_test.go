@@ -113,7 +113,7 @@ func TestTamperedMetadataChangesNoOutcome(t *testing.T) {
 					}
 				})
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-without, +with somebody who tampers:\n%s", diff)
+					t.Errorf("-without, +with tampering:\n%s", diff)
 				}
 			})
 		}

@@ -121,7 +121,7 @@ func TestTheWindowEndsWhileTheInfrastructureCannotBeRead(t *testing.T) {
 			w.settle()
 			w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
 			if b, ok := w.bootstrap(); !ok || !b.GetDeletionTimestamp().IsZero() {
-				t.Error("the bootstrap config was deleted, and nobody knows whether the infrastructure still needs it")
+				t.Error("the bootstrap config was deleted, although the infrastructure may still need it")
 			}
 			for range 12 {
 				if wait := w.reconcile().RequeueAfter; wait > 30*time.Second {
@@ -155,7 +155,7 @@ func TestAnUnreadableKindCreatesNothing(t *testing.T) {
 	lasts = false
 	w.settle()
 	if _, ok := w.machine(); !ok {
-		t.Error("joins once everybody can be seen")
+		t.Error("joins once all children can be read")
 	}
 }
 

@@ -61,7 +61,7 @@ func TestLiveReads(t *testing.T) {
 		liveFallback bool
 		want         int
 	}{
-		"NotSure": {"A cache will do for who is about to look again anyway.", nil, false, 0},
+		"NotSure": {"A cache suffices for a decision that is made again soon.", nil, false, 0},
 		"Nothing": {"Before something counts as gone, the API server says so.", nil, true, 3},
 		"Present": {"Whether a Machine that lives has lost its infrastructure decides about its life.", present, true, 2},
 		"Leaving": {"A departure wakes us many times, and each would ask for what is gone already.", leaving, true, 0},

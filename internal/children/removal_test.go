@@ -35,10 +35,10 @@ func TestARemovalWaitsForForeignHooks(t *testing.T) {
 		want    []string
 	}{
 		"NoMachine":    {"There is nothing to put a hook on.", nil, nil},
-		"Nobody":       {"Other annotations are no hooks.", annotated("example.org/a"), nil},
+		"NoHook":       {"Other annotations are no hooks.", annotated("example.org/a"), nil},
 		"Ours":         {"We do not wait for ourselves.", annotated(v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation), nil},
-		"PreDrain":     {"Somebody has to do something before the drain.", annotated(drain), []string{drain}},
-		"PreTerminate": {"Somebody has to do something before the end.", annotated(terminate), []string{terminate}},
+		"PreDrain":     {"Its owner has work to do before the drain.", annotated(drain), []string{drain}},
+		"PreTerminate": {"Its owner has work to do before the end.", annotated(terminate), []string{terminate}},
 		"Both":         {"In one order, for people.", annotated(terminate, drain, v1alpha1.PreDrainHookAnnotation), []string{drain, terminate}},
 	} {
 		infra := &unstructured.Unstructured{}
@@ -67,7 +67,7 @@ func TestNextToDelete(t *testing.T) {
 	}{
 		"All":       {"The Machine takes its bootstrap config along.", children.Set{Machine: annotated(), Infrastructure: infra, Bootstrap: bootstrap}, infra},
 		"Machine":   {"It does so without infrastructure, too.", children.Set{Machine: annotated(), Bootstrap: bootstrap}, nil},
-		"NoMachine": {"Nobody else deletes it.", children.Set{Infrastructure: infra, Bootstrap: bootstrap}, infra},
+		"NoMachine": {"Nothing else deletes it.", children.Set{Infrastructure: infra, Bootstrap: bootstrap}, infra},
 		"Bootstrap": {"It is what is left.", children.Set{Bootstrap: bootstrap}, bootstrap},
 		"Unknown":   {"What cannot be read is not gone.", children.Set{Bootstrap: bootstrap, InfrastructureUnknown: true}, nil},
 		"Nothing":   {"There is nothing.", children.Set{}, nil},

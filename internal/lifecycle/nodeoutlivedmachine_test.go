@@ -31,7 +31,7 @@ func TestANodeThatOutlivesItsMachine(t *testing.T) {
 		"WindowHasOpened":  {"The departure ends first.", func(f *lifecycle.Facts) { f.Wanted = true }, lifecycle.ShuttingDown, gone},
 		"Disabled":         {"What has begun ends.", func(f *lifecycle.Facts) { f.Enabled = false }, lifecycle.Disabled, gone},
 		"ScheduleUnread":   {"What has begun ends.", func(f *lifecycle.Facts) { f.Readable = false }, lifecycle.Active, gone},
-		"ObjectIsDeleted":  {"Whoever asked for the departure.", func(f *lifecycle.Facts) { f.Deleting = true }, lifecycle.ShuttingDown, gone},
+		"ObjectIsDeleted":  {"The cause of the departure does not matter.", func(f *lifecycle.Facts) { f.Deleting = true }, lifecycle.ShuttingDown, gone},
 		"KillSwitch":       {"It may come in the middle of a drain.", func(f *lifecycle.Facts) { f.KillSwitch = true }, lifecycle.Terminated, gone},
 		"OwnerAsked":       {"So may an owner, and then nothing wakes the lane.", func(f *lifecycle.Facts) { f.Reclaim = true }, lifecycle.EmergencyRemove, gone},
 		"ClusterIsLeaving": {"It may take long to.", func(f *lifecycle.Facts) { f.Cluster = lifecycle.Leaving }, lifecycle.ShuttingDown, gone},
@@ -41,7 +41,7 @@ func TestANodeThatOutlivesItsMachine(t *testing.T) {
 		"InfrastructureLeaves": {"The host may still run it.", func(f *lifecycle.Facts) { f.Infrastructure = lifecycle.Leaving }, lifecycle.ShuttingDown, lifecycle.Hold},
 		"InfrastructureUnread": {"Unknown is not gone.", func(f *lifecycle.Facts) { f.Infrastructure = lifecycle.Unknown }, lifecycle.ShuttingDown, lifecycle.Hold},
 		"NodeUnseen":           {"Nothing is held up for it.", func(f *lifecycle.Facts) { f.Node = lifecycle.Unknown }, lifecycle.ShuttingDown, lifecycle.Hold},
-		"NodeIsLeaving":        {"Somebody's finalizer holds it.", func(f *lifecycle.Facts) { f.Node = lifecycle.Leaving }, lifecycle.ShuttingDown, lifecycle.Hold},
+		"NodeIsLeaving":        {"A finalizer of another controller holds it.", func(f *lifecycle.Facts) { f.Node = lifecycle.Leaving }, lifecycle.ShuttingDown, lifecycle.Hold},
 		"NodeIsGone":           {"There is nothing left to do.", func(f *lifecycle.Facts) { f.Node = lifecycle.Absent }, lifecycle.ShuttingDown, lifecycle.Hold},
 		"MachineLives":         {"A Machine that lives is drained, not cut off.", func(f *lifecycle.Facts) { f.Machine = lifecycle.Present }, lifecycle.ShuttingDown, lifecycle.Depart},
 	}

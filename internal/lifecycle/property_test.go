@@ -154,7 +154,7 @@ func TestWhatIsUnknownChangesNothing(t *testing.T) {
 		}
 		d := lifecycle.Decide(f)
 		if d.Action == lifecycle.Ensure || d.Action == lifecycle.Release {
-			t.Fatalf("made, or let go of, what nobody can see: Decide(%+v) = %+v", f, d)
+			t.Fatalf("created or released an unreadable object: Decide(%+v) = %+v", f, d)
 		}
 		known := f
 		for _, p := range []*lifecycle.Presence{&known.Infrastructure, &known.Bootstrap} {
@@ -163,7 +163,7 @@ func TestWhatIsUnknownChangesNothing(t *testing.T) {
 			}
 		}
 		if starts := d.Action == lifecycle.Depart && f.Machine == lifecycle.Present; starts && lifecycle.Decide(known).Action != lifecycle.Depart {
-			t.Fatalf("departs because of what nobody can see: Decide(%+v) = %+v", f, d)
+			t.Fatalf("departs because of an unreadable object: Decide(%+v) = %+v", f, d)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestZonesAreRefused(t *testing.T) {
 		"LowerCase":  {reason: "Names are exact; say which one was meant.", name: "utc", help: "did you mean UTC?"},
 		"OtherCase":  {reason: "A host without case in its file names would accept it.", name: "europe/zurich", help: "Europe/Zurich?"},
 		"Directory":  {reason: "A region is not a zone.", name: "Europe", help: "IANA"},
-		"Factory":    {reason: "It says that nobody has chosen a zone.", name: "Factory", help: "IANA"},
+		"Factory":    {reason: "It means that no zone was chosen.", name: "Factory", help: "IANA"},
 		"Slash":      {reason: "Nor is it with a slash.", name: "Europe/", help: "IANA"},
 		"WhiteSpace": {reason: "Only lists are trimmed.", name: "UTC ", help: "IANA"},
 		"NUL":        {reason: "Other software would stop reading there.", name: "UTC\x00", help: "IANA"},
