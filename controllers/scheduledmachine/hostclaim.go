@@ -73,10 +73,7 @@ func (s *scope) other() string {
 // ofHost maps a changed ScheduledMachine to the ScheduledMachines of the same host that the change affects.
 // hosts.Affected bounds their number, so that a thousand copies of one manifest do not all enqueue each other.
 func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Request {
-	sm, ok := obj.(*v1alpha1.ScheduledMachine)
-	if !ok {
-		return nil
-	}
+	sm := obj.(*v1alpha1.ScheduledMachine)
 	mine := claimOf(sm, wantedNames(sm))
 	var requests []ctrl.Request
 	for _, id := range mine.IDs() {
@@ -99,9 +96,8 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 // because it changes when a ScheduledMachine stops before it used its host.
 func hostChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.ScheduledMachine)
-		after, ok2 := e.ObjectNew.(*v1alpha1.ScheduledMachine)
-		return !ok || !ok2 || before.Status.Phase != after.Status.Phase ||
+		before, after := e.ObjectOld.(*v1alpha1.ScheduledMachine), e.ObjectNew.(*v1alpha1.ScheduledMachine)
+		return before.Status.Phase != after.Status.Phase ||
 			!reflect.DeepEqual(claimOf(before, wantedNames(before)), claimOf(after, wantedNames(after)))
 	}}
 }

@@ -96,10 +96,7 @@ func (r *Reconciler) reclaimedClaims(ctx context.Context, sm *v1alpha1.Scheduled
 // and may be older than it. It also returns other ScheduledMachines of the same host in its namespace: they may use the
 // host after it is deleted.
 func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
-	saved, ok := obj.(*v1alpha1.ReclaimedMachine)
-	if !ok {
-		return nil
-	}
+	saved := obj.(*v1alpha1.ReclaimedMachine)
 	requests := []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(saved)}}
 	named, _, err := r.namedHost(ctx, saved, idsOf(saved.Spec.Host))
 	if err != nil {

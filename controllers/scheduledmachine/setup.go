@@ -105,10 +105,7 @@ func clusterChanges() predicate.Predicate {
 // ofKind maps a CustomResourceDefinition to the ScheduledMachines that use its kind. They may wait for the kind to be
 // installed or served. Running ones need a watch in a served version.
 func (r *Reconciler) ofKind(ctx context.Context, crd client.Object) []ctrl.Request {
-	definition, ok := crd.(*apiextensionsv1.CustomResourceDefinition)
-	if !ok {
-		return nil
-	}
+	definition := crd.(*apiextensionsv1.CustomResourceDefinition)
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := r.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of kind", "kind", definition.Spec.Names.Kind)
