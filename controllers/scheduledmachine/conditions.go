@@ -44,7 +44,7 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 	s.reportLentAgain(now)
 }
 
-// setCondition sets a condition whose message may be too long for the API.
+// setCondition sets a condition, and cuts its message to the limit of the API.
 func (s *scope) setCondition(c metav1.Condition, now time.Time) {
 	c.Message, c.LastTransitionTime = clip.Message(c.Message), metav1.NewTime(now)
 	conditions.Set(s.scheduled, c)

@@ -140,7 +140,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.S
 		r.Backoff.Forget(req)
 		return next.result(now)
 	default:
-		next.departs = next.departs || !apierrors.IsConflict(err) && isDue(sm, now) // A conflict of the status delays no departure.
+		next.departs = next.departs || !apierrors.IsConflict(err) && isDue(sm, now) // A conflict concerns the status, and delays no departure.
 		next = r.retry(ctx, req, next, err)
 	}
 	next.at = departurecap.Earliest(edge, next.at)
@@ -169,7 +169,8 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 // tries: a thousand machines make about 44 tries per second, and --kube-api-qps allows 1000.
 const maxDepartureRetry = 30 * time.Second
 
-// isDue reports whether sm has a machine outside its window, also if the reconcile failed before the decision.
+// isDue reports whether the machine of sm has to leave now. It reads only sm, because the reconcile may have failed before
+// the decision.
 func isDue(sm *v1alpha1.ScheduledMachine, now time.Time) bool {
 	if sm.Status.MachineRef == nil {
 		return sm.Status.Phase == v1alpha1.PhaseShuttingDown // Other objects of the machine are left.
@@ -253,8 +254,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 }
 
 // restoreMetadata restores 5-Spot's label and owner reference on children, makes the Cluster an owner of templates, and
-// withdraws a departure. It reports whether to retry after a conflict: no machine and no window edge
-// waits for these writes.
+// withdraws a departure. After a conflict, later is true: nothing waits for these writes, so a retry suffices.
 func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
 	err = actuate.IgnoreSuppressed(errors.Join(r.withdrawDeparture(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
 	if apierrors.IsConflict(err) {

@@ -60,7 +60,7 @@ type Claim struct {
 	// Running reports that the Machine is in the phase Running, in which no field may be missing.
 	Running bool
 	// NodeOf and ProviderIDOf name another Machine of the Cluster that reports the same value, empty if there
-	// is none. They are not needed if Says equals Known.
+	// is none. They are not needed for a value that is Known.
 	NodeOf, ProviderIDOf string
 }
 
