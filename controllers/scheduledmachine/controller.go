@@ -169,8 +169,8 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 // tries: a thousand machines make about 44 tries per second, and --kube-api-qps allows 1000.
 const maxDepartureRetry = 30 * time.Second
 
-// isDue reports whether the machine of sm has to leave now. It reads only sm, because the reconcile may have failed before
-// the decision.
+// isDue reports whether the machine of sm has to leave now. It reads only sm, because the reconcile may have failed
+// before the decision.
 func isDue(sm *v1alpha1.ScheduledMachine, now time.Time) bool {
 	if sm.Status.MachineRef == nil {
 		return sm.Status.Phase == v1alpha1.PhaseShuttingDown // Other objects of the machine are left.

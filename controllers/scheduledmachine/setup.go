@@ -87,8 +87,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	return registerMetrics(fleet{reader: mgr.GetCache(), clock: r.Clock, watchFilter: watchFilter, elected: mgr.Elected()})
 }
 
-// killed reports whether the kill switch of the requested ScheduledMachine is on. A request for it waits behind no other
-// one: while writes hang, a thousand ordinary departures hold the workers for minutes.
+// killed reports whether the kill switch of the requested ScheduledMachine is on. A request for it waits behind no
+// other one: while writes hang, a thousand ordinary departures hold the workers for minutes.
 func (r *Reconciler) killed(req ctrl.Request) bool {
 	sm := &v1alpha1.ScheduledMachine{}
 	return r.Reader.Get(context.Background(), req.NamespacedName, sm, client.UnsafeDisableDeepCopy) == nil && sm.Spec.KillSwitch
