@@ -148,10 +148,7 @@ func (r ReclaimRecord) Where() string {
 
 // String returns the record as the annotation's value.
 func (r ReclaimRecord) String() string {
-	b, err := json.Marshal(r)
-	if err != nil { // strings always marshal
-		return "{}"
-	}
+	b, _ := json.Marshal(r) // Strings always marshal.
 	return string(b)
 }
 

@@ -58,7 +58,7 @@ func TestRequestOfAPerson(t *testing.T) {
 }
 
 // Every user who may edit a ScheduledMachine may write its annotations.
-func TestNothingOfARecordIsSmuggled(t *testing.T) {
+func TestParsedRecordsAreScreened(t *testing.T) {
 	got := v1alpha1.ParseReclaimRecord(`{"node":"n1\nNode: x","nodeUID":"u\u001b[2J","reason":"a\nDo: run it\u202e","requestedAt":"1970\u2028x"}`)
 	want := v1alpha1.ReclaimRecord{Node: "n1 Node: x", NodeUID: "u[2J", Reason: "a Do: run it", RequestedAt: "1970 x"}
 	if diff := cmp.Diff(want, got); diff != "" {

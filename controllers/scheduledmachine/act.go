@@ -73,21 +73,20 @@ func (r *Reconciler) ensure(ctx context.Context, s *scope) error {
 	if err := s.unusable(); err != nil {
 		return err
 	}
-	bootstrap, err := r.draft(ctx, s, children.BootstrapOf(s.scheduled), s.children.Bootstrap)
-	if err != nil {
-		return err
+	drafts := s.drafts()
+	for i := range drafts {
+		if err := r.build(ctx, s, &drafts[i]); err != nil {
+			return err
+		}
 	}
-	infrastructure, err := r.draft(ctx, s, children.InfrastructureOf(s.scheduled), s.children.Infrastructure)
+	err := s.unusable()
 	if err != nil {
-		return err
-	}
-	if err := s.unusable(); err != nil {
 		return err // One unusable template stops both: a machine is never created partially.
 	}
-	if s.children.Bootstrap, err = r.make(ctx, s, bootstrap); err != nil || s.pending != workDone {
+	if s.children.Bootstrap, err = r.make(ctx, s, drafts[0]); err != nil || s.pending != workDone {
 		return err
 	}
-	if s.children.Infrastructure, err = r.make(ctx, s, infrastructure); err != nil {
+	if s.children.Infrastructure, err = r.make(ctx, s, drafts[1]); err != nil {
 		return err
 	}
 	if s.children.Bootstrap == nil || s.children.Infrastructure == nil {
@@ -115,14 +114,26 @@ type draft struct {
 	live, desired *unstructured.Unstructured
 }
 
-// draft builds the desired object if the child is missing.
-func (r *Reconciler) draft(ctx context.Context, s *scope, p children.Part, live *unstructured.Unstructured) (draft, error) {
-	d := draft{Part: p, live: live}
-	var err error
-	if live == nil {
-		d.desired, err = r.desired(ctx, s, p)
+// drafts returns the bootstrap config and the infrastructure machine, without desired objects.
+func (s *scope) drafts() [2]draft {
+	return [2]draft{
+		{Part: children.BootstrapOf(s.scheduled), live: s.children.Bootstrap},
+		{Part: children.InfrastructureOf(s.scheduled), live: s.children.Infrastructure},
 	}
-	return d, err
+}
+
+// build sets the desired object of a missing child. From a template it takes the object that observeClone checked.
+func (r *Reconciler) build(ctx context.Context, s *scope, d *draft) (err error) {
+	switch {
+	case d.live != nil:
+	case s.clone.known && d.Field == children.InfrastructureOf(s.scheduled).Field:
+		s.children.Problems = append(s.children.Problems, s.clone.read.Problems...)
+		s.children.Templates = append(s.children.Templates, s.clone.read.Templates...)
+		d.desired, err = s.clone.object, s.clone.err
+	default:
+		d.desired, err = r.Children.Desired(ctx, &s.children, d.Part)
+	}
+	return err
 }
 
 // make returns the child, and creates it if it is missing. It deletes a child that was made from an older spec, as long
@@ -141,7 +152,9 @@ func (r *Reconciler) make(ctx context.Context, s *scope, d draft) (*unstructured
 	if s.children.Machine != nil || d.MadeFrom(live) {
 		return live, nil
 	}
-	return nil, r.Actuate.For(r.replacing(s)).Delete(ctx, live)
+	i := r.intent(s)
+	i.Reason = v1alpha1.MachineReplaced
+	return nil, r.Actuate.For(i).Delete(ctx, live)
 }
 
 // create creates the desired object, or returns the existing one that belongs to sm. It uses a plain create, which

@@ -21,13 +21,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-// TestACacheThatIsLateIsNotWrittenFrom uses a cache that lags behind writes of others and of the controller. At most
+// TestAStaleCacheCausesNoWrite uses a cache that lags behind writes of others and of the controller. At most
 // one write fails with a conflict.
-func TestACacheThatIsLateIsNotWrittenFrom(t *testing.T) {
+func TestAStaleCacheCausesNoWrite(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	for name, write := range map[string]func(){
-		"by somebody else": func() {
+		"by another client": func() {
 			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Annotations = map[string]string{"touched": "true"} })
 		},
 		"by itself": func() {},
@@ -55,9 +55,9 @@ func TestACacheThatIsLateIsNotWrittenFrom(t *testing.T) {
 	}
 }
 
-// TestFirstWritesAreNotRefused shows each write to the next reconcile. Cluster API's patch helper retries five times
+// TestFirstWritesCauseNoConflict shows each write to the next reconcile. Cluster API's patch helper retries five times
 // with a stale cache.
-func TestFirstWritesAreNotRefused(t *testing.T) {
+func TestFirstWritesCauseNoConflict(t *testing.T) {
 	w := newWorld(t, nil)
 	for look := range 2 {
 		reads, _ := w.Late(w.sm)
@@ -126,15 +126,15 @@ func TestALastingConflictCostsOneTryPerBackOff(t *testing.T) {
 			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
 			w.reconcile()
 			if len(w.Writes) == tried {
-				t.Error("whoever asks for something new waits for the end of the back-off")
+				t.Error("an edit waits for the end of the back-off")
 			}
 		})
 	}
 }
 
-// TestWhatTheMachineShowsIsNotRefused covers Cluster API as the other writer of the Machine's status: it writes before
-// the cache shows it.
-func TestWhatTheMachineShowsIsNotRefused(t *testing.T) {
+// TestTheConditionOnTheMachineCausesNoConflict covers Cluster API as the other writer of the Machine's status: it
+// writes before the cache shows it.
+func TestTheConditionOnTheMachineCausesNoConflict(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	m, _ := w.machine()

@@ -5,12 +5,10 @@ package scheduledmachine
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -35,9 +33,7 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 		})
 	}
 	for _, c := range report {
-		c.Message = clip.Message(c.Message)
-		c.LastTransitionTime = metav1.NewTime(now)
-		conditions.Set(s.scheduled, c)
+		s.setCondition(c, now)
 	}
 	s.reportClaim(now)
 	s.scheduled.Status.Message = clip.Message(ready.Message)
@@ -48,30 +44,35 @@ func (s *scope) reportConditions(d lifecycle.Decision, actErr error, now time.Ti
 	s.reportLentAgain(now)
 }
 
+// setCondition sets a condition, and cuts its message to the limit of the API.
+func (s *scope) setCondition(c metav1.Condition, now time.Time) {
+	c.Message, c.LastTransitionTime = clip.Message(c.Message), metav1.NewTime(now)
+	conditions.Set(s.scheduled, c)
+}
+
 // reportLentAgain sets the condition LentAgain if a tool lent the machine again soon after a reclaim. The owner may
 // still be at the machine. It is the only condition whose absence is good.
 func (s *scope) reportLentAgain(now time.Time) {
-	mark, told := lending.Of(s.scheduled, now)
-	if !told {
+	mark, marked := lending.Of(s.scheduled, now)
+	if !marked {
 		conditions.Delete(s.scheduled, v1alpha1.LentAgainCondition)
 		return
 	}
-	conditions.Set(s.scheduled, metav1.Condition{
-		Type: v1alpha1.LentAgainCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.EnabledByToolReason,
-		LastTransitionTime: metav1.NewTime(now), Message: clip.Message(mark.String()),
-	})
+	s.setCondition(metav1.Condition{
+		Type: v1alpha1.LentAgainCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.EnabledByToolReason, Message: mark.String(),
+	}, now)
 }
 
-// settled maps the reasons of a machine that is in its desired state to their messages.
-var settled = map[lifecycle.Reason]string{
+// stableMessages maps the reasons of a machine that is in its desired state to their messages.
+var stableMessages = map[lifecycle.Reason]string{
 	lifecycle.MachineRunning:   "Machine is healthy and running",
 	lifecycle.OutsideSchedule:  "Outside the schedule: nothing runs",
 	lifecycle.ScheduleDisabled: "Schedule is disabled: nothing is started, and an existing Machine stays as it is",
 	lifecycle.KillSwitchOn:     "Machine stays removed until spec.killSwitch is false again",
 }
 
-// underway maps the reasons of a machine that changes state, or that is blocked, to their messages.
-var underway = map[lifecycle.Reason]string{
+// pendingMessages maps the reasons of a machine that changes state, or that is blocked, to their messages.
+var pendingMessages = map[lifecycle.Reason]string{
 	lifecycle.MachineNotReady:      "Machine is not ready",
 	lifecycle.MachineCreating:      "Machine is being created",
 	lifecycle.KillSwitchActing:     "Kill switch: Machine is being removed without drain",
@@ -113,17 +114,17 @@ func (s *scope) ready(d lifecycle.Decision, actErr error, now time.Time) metav1.
 		c.Reason = v1alpha1.MachineNotReadyReason // act created it in this reconcile.
 	}
 	reason := lifecycle.Reason(c.Reason)
-	if msg, ok := settled[reason]; ok {
+	if msg, ok := stableMessages[reason]; ok {
 		c.Status, c.Message = metav1.ConditionTrue, msg
 	} else {
-		c.Message = underway[reason]
+		c.Message = pendingMessages[reason]
 	}
 	switch reason {
 	case lifecycle.EmergencyReclaim:
 		record, _ := s.scheduled.ReclaimRequest()
-		c.Message = withDetail(withDetail(record.Where(), s.hooksInTheWay()), s.stalled)
+		c.Message = withDetail(withDetail(record.Where(), s.blockingHooks()), s.stalled)
 	case lifecycle.KillSwitchActing:
-		c.Message = withDetail(withDetail(c.Message, s.hooksInTheWay()), s.leftovers())
+		c.Message = withDetail(withDetail(c.Message, s.blockingHooks()), s.leftovers())
 	case lifecycle.MachineNotReady:
 		c.Message = withDetail(c.Message, s.notReady())
 	case lifecycle.GracefulShutdown:
@@ -161,7 +162,7 @@ func (s *scope) leavingMessage(now time.Time) string {
 	case m == nil:
 		return withDetail("The Machine is gone", s.leftovers())
 	}
-	message := underway[lifecycle.GracefulShutdown]
+	message := pendingMessages[lifecycle.GracefulShutdown]
 	if since := children.LeavingSince(m, s.scheduled, now); !since.IsZero() {
 		end, when := children.DeadlineOf(m, s.scheduled, now), "ends"
 		if !now.Before(end) {
@@ -204,9 +205,9 @@ func withDetail(message, detail string) string {
 	return message + ": " + detail
 }
 
-// hooksInTheWay names the deletion hooks of others that a removal waits for, and how to proceed; empty if there are
+// blockingHooks names the deletion hooks of others that a removal waits for, and how to proceed; empty if there are
 // none.
-func (s *scope) hooksInTheWay() string {
+func (s *scope) blockingHooks() string {
 	if len(s.waitsFor) == 0 {
 		return ""
 	}
@@ -326,49 +327,26 @@ func (s *scope) referenceProblems() string {
 	return strings.Join(problems, "; ")
 }
 
-// childNotes returns notes on existing children for the author of the spec.
+// childNotes returns notes on existing children for the author of the spec: which edits apply at the next window, and
+// which fields the provider's API did not store. An API server prunes unknown fields without an error.
 func (s *scope) childNotes() string {
-	notes := []string{s.pendingEdits(), s.dropped()}
-	return strings.Join(slices.DeleteFunc(notes, func(note string) bool { return note == "" }), "; ")
-}
-
-// dropped names the fields of the spec that the provider's API did not store. An API server prunes unknown fields
-// without an error.
-func (s *scope) dropped() string {
-	var fields []string
-	if live := s.children.Bootstrap; live != nil {
-		fields = append(fields, children.BootstrapOf(s.scheduled).Dropped(live)...)
-	}
-	if live := s.children.Infrastructure; live != nil {
-		fields = append(fields, children.InfrastructureOf(s.scheduled).Dropped(live)...)
-	}
-	if len(fields) == 0 {
-		return ""
-	}
-	return "the provider's API did not store " + strings.Join(fields, ", ") + ": check the spelling"
-}
-
-// pendingEdits names the edits that apply at the next window.
-func (s *scope) pendingEdits() string {
-	if s.children.Machine == nil {
-		return ""
-	}
-	var edited []string
-	for _, c := range []struct {
-		live *unstructured.Unstructured
-		part children.Part
-	}{
-		{s.children.Bootstrap, children.BootstrapOf(s.scheduled)},
-		{s.children.Infrastructure, children.InfrastructureOf(s.scheduled)},
-	} {
-		if c.live != nil && !c.part.MadeFrom(c.live) {
-			edited = append(edited, "spec."+c.part.Field)
+	var edited, dropped, notes []string
+	for _, c := range s.drafts() {
+		if c.live == nil {
+			continue
 		}
+		if s.children.Machine != nil && !c.MadeFrom(c.live) {
+			edited = append(edited, "spec."+c.Field)
+		}
+		dropped = append(dropped, c.Dropped(c.live)...)
 	}
-	if len(edited) == 0 {
-		return ""
+	if len(edited) > 0 {
+		notes = append(notes, "edits of "+strings.Join(edited, " and ")+" apply at the next window")
 	}
-	return "edits of " + strings.Join(edited, " and ") + " apply at the next window"
+	if len(dropped) > 0 {
+		notes = append(notes, "the provider's API did not store "+strings.Join(dropped, ", ")+": check the spelling")
+	}
+	return strings.Join(notes, "; ")
 }
 
 // reachable reports whether 5-Spot can read the Nodes of the workload cluster.
@@ -382,7 +360,7 @@ func (s *scope) reachable() metav1.Condition {
 	case s.cluster != nil && !workload.MatchesFilter(s.filter, s.cluster):
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.WatchFilterMismatchReason
 		c.Message = fmt.Sprintf("Cluster %s lacks the label %s=%s: owners' requests are not seen; label the Cluster", s.cluster.Name, clusterv1.WatchLabel, s.filter)
-	case s.cluster != nil && !s.tried && last != nil && last.Reason != v1alpha1.WatchFilterMismatchReason:
+	case s.cluster != nil && !s.connected && s.probes.LastProbeTime.IsZero() && last != nil && last.Reason != v1alpha1.WatchFilterMismatchReason:
 		// After a start, the manager has not tried to connect yet. The last condition stays; otherwise each restart
 		// would write each status twice.
 		return *last

@@ -56,8 +56,8 @@ type Reconciler struct {
 	Children children.Reader
 	// Actuate carries out all writes, or suppresses them during a pause and a dry run.
 	Actuate *actuate.Actuator
-	// Unlimited is like Actuate without a client-side rate limit, for the removal by a kill switch and its report. Nil means
-	// Actuate.
+	// Unlimited is like Actuate without a client-side rate limit, for the removal by a kill switch and its report. Nil
+	// means Actuate.
 	Unlimited *actuate.Actuator
 	// Live reads from the API server where a stale cache would cause a wrong decision.
 	Live client.Reader
@@ -81,8 +81,9 @@ type Reconciler struct {
 	watchFilter string
 	fresh       wake.Freshness
 	// hosts has the hosts that are reserved in memory.
-	hosts     hosts.Reservations
-	differing wake.ReportDelay
+	hosts hosts.Reservations
+	// progress delays reports of progress.
+	progress wake.ReportDelay
 	// sampled is when the API server's time was last requested, in Unix nanoseconds.
 	sampled atomic.Int64
 	surges  telemetry.EventLimit
@@ -100,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
 		r.Backoff.Forget(req)
 		r.fresh.Forget(req)
-		r.differing.Over(req)
+		r.progress.Over(req)
 		r.rejections.Forget(req.NamespacedName)
 		r.measured.Delete(req.NamespacedName)
 		r.hosts.Leave(req.String())
@@ -139,7 +140,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.S
 		r.Backoff.Forget(req)
 		return next.result(now)
 	default:
-		next.departs = next.departs || !apierrors.IsConflict(err) && isDue(sm, now) // A conflict of the status delays no departure.
+		next.departs = next.departs || !apierrors.IsConflict(err) && isDue(sm, now) // A conflict concerns the status, and delays no departure.
 		next = r.retry(ctx, req, next, err)
 	}
 	next.at = departurecap.Earliest(edge, next.at)
@@ -163,12 +164,13 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 	return next
 }
 
-// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. After a fault over a shared
-// window end, the machines then leave from its end on. The jitter of up to a half spreads their tries: a thousand machines make about 44
-// tries per second, and --kube-api-qps allows 1000.
+// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. If a fault lasts past a
+// shared window end, the machines leave within this time after the fault. The jitter of up to a half spreads their
+// tries: a thousand machines make about 44 tries per second, and --kube-api-qps allows 1000.
 const maxDepartureRetry = 30 * time.Second
 
-// isDue reports whether sm has a machine outside its window, also if the reconcile failed before the decision.
+// isDue reports whether the machine of sm has to leave now. It reads only sm, because the reconcile may have failed
+// before the decision.
 func isDue(sm *v1alpha1.ScheduledMachine, now time.Time) bool {
 	if sm.Status.MachineRef == nil {
 		return sm.Status.Phase == v1alpha1.PhaseShuttingDown // Other objects of the machine are left.
@@ -194,7 +196,7 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 		return wakeUp{}, fmt.Errorf("observing: %w", err)
 	}
 	if wrote, err := r.prepare(ctx, s); err != nil || wrote {
-		return r.wakeUp(time.Time{}, wrote), err // Continue when the cache shows the write.
+		return wakeUp{at: r.Clock.Now()}, err // Continue when the cache shows the write.
 	}
 	if s.paused {
 		return wakeUp{}, nil
@@ -219,7 +221,6 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if err != nil {
 		return wakeUp{}, err
 	}
-	s.action = d.Action
 	if d.Suspended {
 		r.sampleServerTime(ctx, s.scheduled, now)
 		d.Recheck = departurecap.Earliest(d.Recheck, now.Add(rails.Apart))
@@ -228,19 +229,24 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	if actErr == nil && s.pending != workDone {
 		r.observeLag(s, r.Clock.Now())
 	}
-	keepLater, keepErr := r.restoreMetadata(ctx, s, d)
-	if actErr == nil && keepErr == nil && (d.Action == lifecycle.Release || s.pending != workDone) {
+	metadataLater, metadataErr := r.restoreMetadata(ctx, s, d)
+	if actErr == nil && metadataErr == nil && (d.Action == lifecycle.Release || s.pending != workDone) {
 		next := departurecap.Earliest(d.Recheck, s.reportAt)
 		if s.pending == workFollows {
 			next = r.Clock.Now().Add(createdCheckDelay)
 		}
-		return r.wakeUp(next, false), nil
+		return wakeUp{at: next}, nil
 	}
 	again, reportErr := r.report(ctx, s, d, actErr)
-	err = actuate.IgnoreSuppressed(errors.Join(actErr, keepErr, reportErr))
-	next := r.wakeUp(departurecap.Earliest(departurecap.Earliest(d.Recheck, again), s.nextProbe(r.Clock.Now())), d.Again && err == nil && !s.suppressed)
-	next.retry = len(s.children.Unread) > 0 || s.nodeLater || keepLater
-	next.departs = d.Action.Departs()
+	err = actuate.IgnoreSuppressed(errors.Join(actErr, metadataErr, reportErr))
+	now = r.Clock.Now()
+	next := wakeUp{
+		at:    departurecap.Earliest(departurecap.Earliest(d.Recheck, again), s.nextProbe(now)),
+		retry: len(s.children.Unread) > 0 || s.nodeLater || metadataLater, departs: d.Action.Departs(),
+	}
+	if d.Again && err == nil && !s.suppressed {
+		next.at = now
+	}
 	if conditions.IsTrue(s.scheduled, v1alpha1.ReadyCondition) {
 		next.priority = onTime
 	}
@@ -248,8 +254,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 }
 
 // restoreMetadata restores 5-Spot's label and owner reference on children, makes the Cluster an owner of templates, and
-// withdraws a departure. It reports whether to retry after a conflict: no machine and no window edge
-// waits for these writes.
+// withdraws a departure. After a conflict, later is true: nothing waits for these writes, so a retry suffices.
 func (r *Reconciler) restoreMetadata(ctx context.Context, s *scope, d lifecycle.Decision) (later bool, err error) {
 	err = actuate.IgnoreSuppressed(errors.Join(r.withdrawDeparture(ctx, s, d), r.claimChildren(ctx, s), r.keepTemplates(ctx, s)))
 	if apierrors.IsConflict(err) {
@@ -324,22 +329,22 @@ func (r *Reconciler) addMetadata(ctx context.Context, s *scope) error {
 	}
 	before := sm.DeepCopy()
 	isNew := controllerutil.AddFinalizer(sm, v1alpha1.ScheduledMachineFinalizer)
-	inherited, err := r.adoptReclaimRecord(ctx, sm, isNew)
+	adopted, err := r.adoptReclaimRecord(ctx, sm, isNew)
 	if err != nil {
 		return err
 	}
 	metav1.SetMetaDataLabel(&sm.ObjectMeta, clusterv1.ClusterNameLabel, sm.Spec.ClusterName)
 	if s.cluster != nil {
-		sm.OwnerReferences = util.EnsureOwnerRef(sm.OwnerReferences, s.clusterReference())
+		sm.OwnerReferences = util.EnsureOwnerRef(sm.OwnerReferences, children.ClusterReference(s.cluster))
 	}
 	if isNew {
 		r.restoreReclaim(ctx, sm)
 	}
 	lending.Note(sm, r.Clock.Now())
-	if err := r.actuator(sm).PatchLocked(ctx, sm, before); err != nil || inherited == nil || sm.ResourceVersion != before.ResourceVersion {
+	if err := r.actuator(sm).PatchLocked(ctx, sm, before); err != nil || adopted == nil || sm.ResourceVersion != before.ResourceVersion {
 		return err
 	}
-	return r.Actuate.Delete(ctx, inherited) // The patch stored the record on the new object.
+	return r.Actuate.Delete(ctx, adopted) // The patch stored the record on the new object.
 }
 
 // claimChildren restores 5-Spot's label and owner reference on children. It runs after the action, because the action
@@ -379,13 +384,6 @@ func (r *Reconciler) clearUrgentDeparture(ctx context.Context, s *scope) error {
 	return actuate.IgnoreSuppressed(kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m)))
 }
 
-// clusterReference returns an owner reference to the Cluster. With it, clusterctl move includes the object.
-func (s *scope) clusterReference() metav1.OwnerReference {
-	return metav1.OwnerReference{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID,
-	}
-}
-
 // keepTemplates makes the Cluster an owner of the templates of a new spec, and of templates that were read to create a
 // child. Cluster API does the same for MachineDeployments: without it clusterctl move would omit the templates, and no
 // machine could join. It skips templates of a ClusterClass, which move with the class. It runs after the action,
@@ -407,7 +405,7 @@ func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
 			continue
 		}
 		before := t.DeepCopy()
-		t.SetOwnerReferences(util.EnsureOwnerRef(refs, s.clusterReference()))
+		t.SetOwnerReferences(util.EnsureOwnerRef(refs, children.ClusterReference(s.cluster)))
 		if err := r.Actuate.PatchLocked(ctx, t, before); err != nil {
 			return err
 		}
@@ -415,15 +413,10 @@ func (r *Reconciler) keepTemplates(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// Priorities in the queue. Without a priority, a requeued object keeps the priority of its last event, which is low
-// after a start of the manager. At an edge that many machines share, second steps of some would run before first steps
-// of others.
-const (
-	// underWay is for an object that is not in its desired state yet. Watch events have the same priority.
-	underWay = iota
-	// onTime is for an object that waits only for an instant.
-	onTime
-)
+// onTime is the priority in the queue of an object that waits only for an instant. Others have priority zero, like
+// watch events. Without a priority, a requeued object keeps the priority of its last event, which is low after a start
+// of the manager. At an edge that many machines share, second steps of some would run before first steps of others.
+const onTime = 1
 
 // A wakeUp is when to reconcile an object again. The zero value is never.
 type wakeUp struct {
@@ -433,14 +426,6 @@ type wakeUp struct {
 	retry bool
 	// departs reports that a departure is due.
 	departs bool
-}
-
-// wakeUp returns a wakeUp at the given instant, or at once.
-func (r *Reconciler) wakeUp(at time.Time, again bool) wakeUp {
-	if again {
-		at = r.Clock.Now()
-	}
-	return wakeUp{at: at, priority: underWay}
 }
 
 // result converts a wakeUp to a Result. A past instant requeues at once, because a zero RequeueAfter means "do not

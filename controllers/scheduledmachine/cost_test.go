@@ -60,9 +60,9 @@ func (w *world) says(condition string, messages ...string) {
 	}
 }
 
-// TestWhatALifeCosts lists all writes of a machine that joins and leaves within seconds. Each additional write is a
-// write for each machine every day: see docs/benchmarks.md.
-func TestWhatALifeCosts(t *testing.T) {
+// TestAPIRequestsOfAMachinesLife lists all writes of a machine that joins and leaves within seconds. Each additional
+// write is a write for each machine every day: see docs/benchmarks.md.
+func TestAPIRequestsOfAMachinesLife(t *testing.T) {
 	w := newWorld(t, nil)
 	w.settle()
 	w.costs("an object comes",
@@ -102,9 +102,9 @@ func TestWhatALifeCosts(t *testing.T) {
 	w.costs("nothing happens")
 }
 
-// TestWhatIsBelievedIsWrittenAtOnce sets the host of a joining machine. Later host data is checked against the accepted
-// data, also by another manager.
-func TestWhatIsBelievedIsWrittenAtOnce(t *testing.T) {
+// TestAcceptedHostDataIsWrittenAtOnce sets the host of a joining machine. Later host data is checked against the
+// accepted data, also by another manager.
+func TestAcceptedHostDataIsWrittenAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.clock.SetTime(monday.Add(time.Hour))
 	w.settle()
@@ -120,7 +120,7 @@ func TestWhatIsBelievedIsWrittenAtOnce(t *testing.T) {
 	w.settle()
 	w.costs("it has a Node", "patch ScheduledMachine status")
 	if st := w.sm.Status; st.ProviderID != "test://box" || st.NodeRef == nil || st.NodeRef.Name != w.sm.Name+"-node" {
-		t.Errorf("believed are %q and %+v", st.ProviderID, st.NodeRef)
+		t.Errorf("accepted are %q and %+v", st.ProviderID, st.NodeRef)
 	}
 }
 
@@ -152,8 +152,8 @@ func TestProgressIsReportedOnceItCanBeRead(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotProgressDoesNotWait covers actions of people, failures, and the end of a budget.
-func TestWhatIsNotProgressDoesNotWait(t *testing.T) {
+// TestOnlyProgressIsDeferred covers actions of people, failures, and the end of a budget.
+func TestOnlyProgressIsDeferred(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
 	w.running()
 	m, _ := w.machine()
@@ -183,7 +183,7 @@ func TestWhatIsNotProgressDoesNotWait(t *testing.T) {
 // TestOurHooksGoBeforeTheMachine checks that the hooks are removed first if no extension applies. Cluster API then
 // reconciles the Machine once.
 func TestOurHooksGoBeforeTheMachine(t *testing.T) {
-	for name, extension := range map[string]bool{"nobody is asked": false, "somebody is asked": true} {
+	for name, extension := range map[string]bool{"NoExtension": false, "Extension": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.running()
@@ -214,9 +214,9 @@ func (w *world) addExtension() {
 	w.Cleanup(func() { _ = w.Client.Delete(context.Background(), hook) })
 }
 
-// TestWhatWasMadeIsNotMadeAgain checks that the controller waits for the event of a created object. A cache without the
-// object would cause a second create, which fails.
-func TestWhatWasMadeIsNotMadeAgain(t *testing.T) {
+// TestCreatedObjectsAreNotCreatedAgain checks that the controller waits for the event of a created object. A cache
+// without the object would cause a second create, which fails.
+func TestCreatedObjectsAreNotCreatedAgain(t *testing.T) {
 	w := newWorld(t, nil)
 	w.settle()
 	w.clock.SetTime(monday.Add(time.Second))

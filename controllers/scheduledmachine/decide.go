@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
@@ -36,16 +37,6 @@ func (r *Reconciler) observeClone(ctx context.Context, s *scope) error {
 		return nil // Nothing can be created; act reports the reason.
 	}
 	return r.observeHost(ctx, s)
-}
-
-// desired returns the child to create. From a template it returns the object that observeClone checked.
-func (r *Reconciler) desired(ctx context.Context, s *scope, p children.Part) (*unstructured.Unstructured, error) {
-	if !s.clone.known || p.Field != children.InfrastructureOf(s.scheduled).Field {
-		return r.Children.Desired(ctx, &s.children, p)
-	}
-	s.children.Problems = append(s.children.Problems, s.clone.read.Problems...)
-	s.children.Templates = append(s.children.Templates, s.clone.read.Templates...)
-	return s.clone.object, s.clone.err
 }
 
 // reserveAndDecide decides, and reserves the host in memory before anything is created. If two ScheduledMachines of one
@@ -89,20 +80,14 @@ func (r *Reconciler) leaveHost(s *scope, err error) error {
 
 // decide returns the Decision at now. Its recheck is not later than the end of the condition LentAgain.
 func (s *scope) decide(now time.Time) lifecycle.Decision {
-	d := s.resolvePendingPhase(now, lifecycle.Decide(s.facts(now)))
-	if mark, told := lending.Of(s.scheduled, now); told && (d.Recheck.IsZero() || mark.Ends().Before(d.Recheck)) {
-		d.Recheck = mark.Ends()
+	f := s.facts(now)
+	d := lifecycle.Decide(f)
+	if s.suppressed && d.Again { // The phase does not change, so the Decision after the intermediate phase counts.
+		f.Phase = d.Phase
+		d = lifecycle.Decide(f)
+	}
+	if mark, marked := lending.Of(s.scheduled, now); marked {
+		d.Recheck = departurecap.Earliest(d.Recheck, mark.Ends())
 	}
 	return d
-}
-
-// resolvePendingPhase resolves an intermediate phase while writes are suppressed and phases do not change. It returns
-// the Decision that follows the intermediate phase.
-func (s *scope) resolvePendingPhase(now time.Time, d lifecycle.Decision) lifecycle.Decision {
-	if !s.suppressed || !d.Again {
-		return d
-	}
-	f := s.facts(now)
-	f.Phase = d.Phase
-	return lifecycle.Decide(f)
 }

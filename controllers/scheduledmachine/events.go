@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
 
 // announce records an Event for a phase change that has been written. Two changes without a new phase get an Event,
@@ -34,12 +33,7 @@ func (r *Reconciler) announce(ctx context.Context, sm, before *v1alpha1.Schedule
 		killSwitchActivations.Inc()
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed phase", "from", from, "to", to, "reason", reason)
-	switch lifecycle.Phase(to) {
-	case lifecycle.Error, lifecycle.Terminated, lifecycle.EmergencyRemove:
-		kind = corev1.EventTypeWarning
-	default:
-	}
-	if reason == v1alpha1.HostClaimedReason {
+	if to == v1alpha1.PhaseError || to == v1alpha1.PhaseTerminated || to == v1alpha1.PhaseEmergencyRemove || reason == v1alpha1.HostClaimedReason {
 		kind = corev1.EventTypeWarning
 	}
 	r.Recorder.Eventf(sm, nil, kind, reason, "PhaseTransitionTo"+string(to), "%s -> %s: %s", cmp.Or(from, "New"), to, sm.Status.Message)
@@ -56,10 +50,8 @@ func (r *Reconciler) announceRejected(ctx context.Context, s *scope) {
 // phase change reports the same.
 func (r *Reconciler) announceHost(sm, before *v1alpha1.ScheduledMachine) {
 	c := conditions.Get(sm, v1alpha1.HostClaimedCondition)
-	if told := sm.Status.Phase != before.Status.Phase && conditions.GetReason(sm, v1alpha1.ReadyCondition) == v1alpha1.HostClaimedReason; told {
-		return
-	}
-	if c != nil && c.Reason != conditions.GetReason(before, v1alpha1.HostClaimedCondition) {
+	announced := sm.Status.Phase != before.Status.Phase && conditions.GetReason(sm, v1alpha1.ReadyCondition) == v1alpha1.HostClaimedReason
+	if !announced && c != nil && c.Reason != conditions.GetReason(before, v1alpha1.HostClaimedCondition) {
 		r.Recorder.Eventf(sm, nil, corev1.EventTypeWarning, v1alpha1.HostClaimedEvent, "CompareHosts", "%s", c.Message)
 	}
 }

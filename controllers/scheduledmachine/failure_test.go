@@ -201,7 +201,7 @@ func life(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 		}
 		t.Fatalf("does not settle: %+v", w.sm.Status)
 	}
-	tell := func() {
+	announce := func() {
 		m, machine := w.machine()
 		_, infra := w.infra()
 		_, bootstrap := w.bootstrap()
@@ -210,19 +210,19 @@ func life(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	}
 	w.clock.SetTime(monday.Add(time.Hour))
 	run()
-	tell()
+	announce()
 	m, _ := w.machine()
 	w.hold(m)
 	i, _ := w.infra()
 	w.hold(i)
 	w.clock.SetTime(monday.Add(10 * time.Hour))
 	run()
-	tell()
+	announce()
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
 	run()
-	tell()
+	announce()
 	w.gone()
 	run()
-	tell()
+	announce()
 	return stations, len(w.Writes)
 }

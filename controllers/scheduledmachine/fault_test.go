@@ -92,8 +92,8 @@ func TestFailedDeparturesAreRetriedAtDifferentTimes(t *testing.T) {
 	}
 }
 
-// TestTheBackOffAfterConflictsDelaysNoEdge covers a webhook that answers each status write with a conflict, and a status
-// that changed 25 minutes before the end of a window.
+// TestTheBackOffAfterConflictsDelaysNoEdge covers a webhook that answers each status write with a conflict, and a
+// status that changed 25 minutes before the end of a window.
 func TestTheBackOffAfterConflictsDelaysNoEdge(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

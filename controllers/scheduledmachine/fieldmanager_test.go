@@ -9,9 +9,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhatIsWrittenHasOneFieldManager checks the field manager, by which people configure GitOps tools to ignore fields
+// TestAllWritesHaveOneFieldManager checks the field manager, by which people configure GitOps tools to ignore fields
 // of the controllers. Cluster API's own controllers use the name manager.
-func TestWhatIsWrittenHasOneFieldManager(t *testing.T) {
+func TestAllWritesHaveOneFieldManager(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	w.Must(w.Client.Delete(w.Context(), w.sm))

@@ -54,7 +54,7 @@ func TestAnEditDoesNotComeFirstByTheClock(t *testing.T) {
 	first.clock.SetTime(monday.Add(time.Hour))
 	first.settle()
 	later := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
-		on(`{"address":"nobodys-clock.test"}`)(sm)
+		on(`{"address":"later-clock.test"}`)(sm)
 		sm.Spec.BootstrapSpec.Kind = "NoSuchConfig"
 	}).within(first)
 	later.settle()
@@ -66,11 +66,11 @@ func TestAnEditDoesNotComeFirstByTheClock(t *testing.T) {
 	first.goesOn(later)
 }
 
-// TestAnEditThatNobodyHadLookedAtDoesNotComeFirst uses an object that was paused from its creation. Its creation time
+// TestAnUnreconciledEditDoesNotComeFirst uses an object that was paused from its creation. Its creation time
 // is the time of its first spec.
-func TestAnEditThatNobodyHadLookedAtDoesNotComeFirst(t *testing.T) {
+func TestAnUnreconciledEditDoesNotComeFirst(t *testing.T) {
 	later := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
-		on(`{"address":"nobodys-pause.test"}`)(sm)
+		on(`{"address":"later-pause.test"}`)(sm)
 		sm.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})
 	later.settle()
@@ -95,7 +95,7 @@ func TestAnEditOfTheKindDoesNotComeFirst(t *testing.T) {
 	})
 	later.clock.SetTime(monday.AddDate(0, 0, 520*7)) // Later than the API server's clock.
 	later.settle()
-	first := newWorld(t, on(`{"address":"nobodys-kind.test"}`)).within(later)
+	first := newWorld(t, on(`{"address":"later-kind.test"}`)).within(later)
 	first.edit(inTheEvening)
 	first.clock.SetTime(later.clock.Now().Add(time.Hour))
 	first.settle()
@@ -107,9 +107,9 @@ func TestAnEditOfTheKindDoesNotComeFirst(t *testing.T) {
 	first.goesOn(later)
 }
 
-// TestWhoCannotBeginKeepsNobodyOut uses a ScheduledMachine that reserves a host, fails to create anything, and changes
-// to another host. It is not reconciled in between.
-func TestWhoCannotBeginKeepsNobodyOut(t *testing.T) {
+// TestAnUnusableMachineDoesNotReserveTheHost uses a ScheduledMachine that reserves a host, fails to create anything,
+// and changes to another host. It is not reconciled in between.
+func TestAnUnusableMachineDoesNotReserveTheHost(t *testing.T) {
 	stuck := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		on(`{"address":"noted.test"}`)(sm)
 		sm.Spec.BootstrapSpec.Kind = "NoSuchConfig"
@@ -155,7 +155,7 @@ func TestATemplateDoesNotTakeAHost(t *testing.T) {
 		return slices.ContainsFunc(first.r.OfHost(t.Context(), first.sm), func(req ctrl.Request) bool { return req.Namespace == cloned.sm.Namespace })
 	}
 	if !woken() {
-		t.Error("nobody tells it when the host is free")
+		t.Error("nothing enqueues it when the host is free")
 	}
 	first.edit(func(sm *v1alpha1.ScheduledMachine) {
 		inTheEvening(sm)
@@ -190,7 +190,7 @@ func TestATemplateKeepsItsHost(t *testing.T) {
 	if diff := cmp.Diff(want, cloned.sm.Status.Host); diff != "" {
 		t.Fatalf("-want, +got:\n%s", diff)
 	}
-	later := newWorld(t, on(`{"address":"nobodys-kept.test"}`)).within(cloned)
+	later := newWorld(t, on(`{"address":"later-kept.test"}`)).within(cloned)
 	later.edit(inTheEvening)
 	later.settle()
 	later.edit(func(sm *v1alpha1.ScheduledMachine) {
@@ -207,8 +207,8 @@ func TestATemplateKeepsItsHost(t *testing.T) {
 	}
 }
 
-// TestWhatWasJudgedIsMade edits the template between two reads of it.
-func TestWhatWasJudgedIsMade(t *testing.T) {
+// TestTheCheckedCloneIsCreated edits the template between two reads of it.
+func TestTheCheckedCloneIsCreated(t *testing.T) {
 	first := newWorld(t, on(`{"address":"judged.test"}`))
 	first.running()
 	cloned := newWorld(t, clonedFrom("desk"))
@@ -236,8 +236,8 @@ func TestWhatWasJudgedIsMade(t *testing.T) {
 	}
 }
 
-// TestNothingIsMadeOfATemplateThatCannotBeRead checks that an unreadable template is not treated as absent.
-func TestNothingIsMadeOfATemplateThatCannotBeRead(t *testing.T) {
+// TestAnUnreadableTemplateCreatesNothing checks that an unreadable template is not treated as absent.
+func TestAnUnreadableTemplateCreatesNothing(t *testing.T) {
 	w := newWorld(t, clonedFrom("desk"))
 	w.templates("unread.test")
 	w.settle()
@@ -272,7 +272,7 @@ func TestTheOwnerHasTheHostOfATemplate(t *testing.T) {
 	})
 	b.settle()
 	if request, asked := b.sm.ReclaimRequest(); !asked || request.PropagatedFrom != "box" {
-		t.Errorf("whoever would lend the same host is asked, too: %+v, phase %s", request, b.sm.Status.Phase)
+		t.Errorf("the request is propagated to the other object of the host: %+v, phase %s", request, b.sm.Status.Phase)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestRequestsAreTheSameInAnyOrder(t *testing.T) {
 		c.r.Reader = order{c.r.Reader, back}
 		c.settle()
 		if c.sm.BeingReclaimed() == back {
-			t.Errorf("listed backwards (%t): it is told (%t)", back, c.sm.BeingReclaimed())
+			t.Errorf("listed backwards (%t): it has the request (%t)", back, c.sm.BeingReclaimed())
 		}
 		c.edit(func(sm *v1alpha1.ScheduledMachine) { delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation) })
 	}

@@ -4,14 +4,13 @@ package scheduledmachine
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 )
 
 // holders names the objects that block the next step of a deletion: deletion hooks with their owners, or finalizers.
@@ -19,9 +18,9 @@ import (
 func (s *scope) holders(reason string) string {
 	switch reason {
 	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
-		return hooksOf(s.children.Machine, clusterv1.PreDrainDeleteHookAnnotationPrefix)
+		return s.hooks(clusterv1.PreDrainDeleteHookAnnotationPrefix)
 	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
-		return hooksOf(s.children.Machine, clusterv1.PreTerminateDeleteHookAnnotationPrefix)
+		return s.hooks(clusterv1.PreTerminateDeleteHookAnnotationPrefix)
 	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason:
 		if s.children.Infrastructure != nil {
 			return heldObject(s.children.Infrastructure)
@@ -38,15 +37,14 @@ func (s *scope) holders(reason string) string {
 	return ""
 }
 
-// hooksOf lists the hooks of others with a prefix. The value of a hook is its owner.
-func hooksOf(m *clusterv1.Machine, prefix string) string {
+// hooks lists the hooks of others with a prefix. The value of a hook is its owner.
+func (s *scope) hooks(prefix string) string {
 	var hooks []string
-	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
-		owner := m.Annotations[key]
-		if !strings.HasPrefix(key, prefix) || key == v1alpha1.PreDrainHookAnnotation || key == v1alpha1.PreTerminateHookAnnotation {
-			continue
+	m := s.children.Machine
+	for _, key := range s.children.WaitsFor(children.HonourHooks) {
+		if strings.HasPrefix(key, prefix) {
+			hooks = append(hooks, strings.TrimPrefix(key, prefix+"/")+" (owner: "+cmp.Or(m.Annotations[key], "unnamed")+")")
 		}
-		hooks = append(hooks, strings.TrimPrefix(key, prefix+"/")+" (owner: "+cmp.Or(owner, "unnamed")+")")
 	}
 	if len(hooks) == 0 {
 		return ""

@@ -61,8 +61,8 @@ func TestADepartureNamesItsHolders(t *testing.T) {
 	w.messages(v1alpha1.ReadyCondition, "its budget ended at 2025-01-20T18:05:00Z")
 }
 
-// TestAFieldThatWasPrunedIsNamed uses a provider API that prunes an unknown field.
-func TestAFieldThatWasPrunedIsNamed(t *testing.T) {
+// TestPrunedFieldsAreReported uses a provider API that prunes an unknown field.
+func TestPrunedFieldsAreReported(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.InfrastructureSpec.Spec.Raw = []byte(`{"addr":"192.0.2.1","port":22}`)
 	})
@@ -92,9 +92,9 @@ func (c silent) GetHealthCheckingState(context.Context, client.ObjectKey) cluste
 	return clustercache.HealthCheckingState{LastProbeTime: c.last, LastProbeSuccessTime: c.last, ConsecutiveFailures: c.failures}
 }
 
-// TestASilentClusterIsReportedBeforeItIsDisconnected covers the five failed probes before the cluster cache closes a
+// TestFailedProbesAreReportedBeforeTheDisconnect covers the five failed probes before the cluster cache closes a
 // connection.
-func TestASilentClusterIsReportedBeforeItIsDisconnected(t *testing.T) {
+func TestFailedProbesAreReportedBeforeTheDisconnect(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	healthy := w.r.ClusterCache

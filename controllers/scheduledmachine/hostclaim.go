@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
 )
 
@@ -28,9 +27,7 @@ func (s *scope) reportClaim(now time.Time) {
 		conditions.Delete(s.scheduled, v1alpha1.HostClaimedCondition)
 		return
 	}
-	c := s.hostClaimed()
-	c.Message, c.LastTransitionTime = clip.Message(c.Message), metav1.NewTime(now)
-	conditions.Set(s.scheduled, c)
+	s.setCondition(s.hostClaimed(), now)
 }
 
 // hostClaimed returns the condition HostClaimed: the standing of the object among the ScheduledMachines of the same
@@ -76,10 +73,7 @@ func (s *scope) other() string {
 // ofHost maps a changed ScheduledMachine to the ScheduledMachines of the same host that the change affects.
 // hosts.Affected bounds their number, so that a thousand copies of one manifest do not all enqueue each other.
 func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Request {
-	sm, ok := obj.(*v1alpha1.ScheduledMachine)
-	if !ok {
-		return nil
-	}
+	sm := obj.(*v1alpha1.ScheduledMachine)
 	mine := claimOf(sm, wantedNames(sm))
 	var requests []ctrl.Request
 	for _, id := range mine.IDs() {
@@ -102,9 +96,8 @@ func (r *Reconciler) ofHost(ctx context.Context, obj client.Object) []ctrl.Reque
 // because it changes when a ScheduledMachine stops before it used its host.
 func hostChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.ScheduledMachine)
-		after, ok2 := e.ObjectNew.(*v1alpha1.ScheduledMachine)
-		return !ok || !ok2 || before.Status.Phase != after.Status.Phase ||
+		before, after := e.ObjectOld.(*v1alpha1.ScheduledMachine), e.ObjectNew.(*v1alpha1.ScheduledMachine)
+		return before.Status.Phase != after.Status.Phase ||
 			!reflect.DeepEqual(claimOf(before, wantedNames(before)), claimOf(after, wantedNames(after)))
 	}}
 }

@@ -208,10 +208,10 @@ func TestAnEditDoesNotComeFirst(t *testing.T) {
 	}
 }
 
-// TestTheOwnerHasTheHost covers a request through either of two ScheduledMachines.
-func TestTheOwnerHasTheHost(t *testing.T) {
+// TestAReclaimWithholdsTheHost covers a request through either of two ScheduledMachines.
+func TestAReclaimWithholdsTheHost(t *testing.T) {
 	request := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
-	for name, asks := range map[string]func(a, b *world) (asked, told *world){
+	for name, asks := range map[string]func(a, b *world) (asked, other *world){
 		"FirstWasAsked":  func(a, b *world) (*world, *world) { return a, b },
 		"SecondWasAsked": func(a, b *world) (*world, *world) { return b, a },
 	} {
@@ -220,17 +220,17 @@ func TestTheOwnerHasTheHost(t *testing.T) {
 			b := a.beside(a.sm.Namespace, "box2", on(desk))
 			a.running()
 			b.settle()
-			asked, told := asks(a, b)
+			asked, other := asks(a, b)
 			asked.edit(func(sm *v1alpha1.ScheduledMachine) {
 				metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, request.String())
 			})
-			told.reconcile()
+			other.reconcile()
 			want := v1alpha1.ReclaimRecord{Reason: request.Reason, RequestedAt: request.RequestedAt, PropagatedFrom: asked.sm.Name}
-			got, ok := told.sm.ReclaimRequest()
+			got, ok := other.sm.ReclaimRequest()
 			if diff := cmp.Diff(want, got); !ok || diff != "" {
-				t.Fatalf("whoever lends the same host is asked, too (%v): -want, +got:\n%s", ok, diff)
+				t.Fatalf("the request is propagated to the other object of the host (%v): -want, +got:\n%s", ok, diff)
 			}
-			for _, w := range []*world{asked, told} { // As package reclaim does at the end.
+			for _, w := range []*world{asked, other} { // As package reclaim does at the end.
 				w.edit(func(sm *v1alpha1.ScheduledMachine) {
 					sm.Spec.Schedule.Enabled = new(false)
 					sm.Annotations[v1alpha1.ReclaimedAnnotation] = sm.Annotations[v1alpha1.EmergencyReclaimAnnotation]
@@ -241,31 +241,31 @@ func TestTheOwnerHasTheHost(t *testing.T) {
 				t.Helper()
 				w.settle()
 				if w.sm.BeingReclaimed() {
-					t.Fatalf("%s: %s was told again", why, w.sm.Name)
+					t.Fatalf("%s: %s received the request again", why, w.sm.Name)
 				}
 			}
 			quiet(asked, "what was passed on does not come back")
-			quiet(told, "once")
+			quiet(other, "once")
 			enable := func(w *world) {
 				w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(true) })
 			}
-			enable(told)
-			quiet(told, "a person turned it on")
-			told.claimed(v1alpha1.HostReclaimedReason, "through ScheduledMachine "+asked.sm.Name)
+			enable(other)
+			quiet(other, "a person turned it on")
+			other.claimed(v1alpha1.HostReclaimedReason, "through ScheduledMachine "+asked.sm.Name)
 			if _, made := b.machine(); made {
 				t.Fatal("the owner has the host, and another lends it")
 			}
 			enable(asked)
 			quiet(asked, "lent again")
-			told.settle()
+			other.settle()
 			b.want(v1alpha1.PhasePending, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.HostClaimedReason)
 			b.claimed(v1alpha1.ClaimedByAnotherReason)
 		})
 	}
 }
 
-// TestTwoThatBeginAtOnce uses a cache that shows neither ScheduledMachine to the other.
-func TestTwoThatBeginAtOnce(t *testing.T) {
+// TestTwoSimultaneousStartsOnOneHost uses a cache that shows neither ScheduledMachine to the other.
+func TestTwoSimultaneousStartsOnOneHost(t *testing.T) {
 	a := newWorld(t, on(desk))
 	b := a.beside(a.sm.Namespace, "a-box", on(desk)) // It is the first by name if both have the same second.
 	a.clock.SetTime(monday.Add(time.Hour))
@@ -290,7 +290,7 @@ func TestTwoThatBeginAtOnce(t *testing.T) {
 	b.claimed(v1alpha1.ClaimedByAnotherReason)
 	a.settle()
 	if _, made := a.machine(); !made {
-		t.Fatal("nobody acts")
+		t.Fatal("neither acts")
 	}
 }
 
@@ -299,8 +299,8 @@ type alone struct{ client.Reader }
 
 func (alone) List(_ context.Context, _ client.ObjectList, _ ...client.ListOption) error { return nil }
 
-// TestAChangeWakesWhomItConcerns uses copies of one manifest. There may be a thousand.
-func TestAChangeWakesWhomItConcerns(t *testing.T) {
+// TestAHostChangeEnqueuesAffectedMachines uses copies of one manifest. There may be a thousand.
+func TestAHostChangeEnqueuesAffectedMachines(t *testing.T) {
 	a := newWorld(t, on(desk))
 	b, c := a.beside(a.sm.Namespace, "box2", on(desk)), a.beside(a.sm.Namespace, "box3", on(desk))
 	a.beside(a.sm.Namespace, "else", on(`{"address":"192.0.2.43"}`))
@@ -384,9 +384,9 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// TestARequestThatWasServedIsNotPassedOnAgain writes the record like package reclaim, with the time at which it was
+// TestAServedRequestIsNotPropagatedAgain writes the record like package reclaim, with the time at which it was
 // served.
-func TestARequestThatWasServedIsNotPassedOnAgain(t *testing.T) {
+func TestAServedRequestIsNotPropagatedAgain(t *testing.T) {
 	request := v1alpha1.ReclaimRecord{Node: "n", NodeUID: "u", Reason: "process-match: java", RequestedAt: "2025-01-20T10:00:00Z"}
 	a := newWorld(t, on(desk))
 	b := a.beside(a.sm.Namespace, "box2", on(desk))
@@ -412,6 +412,6 @@ func TestARequestThatWasServedIsNotPassedOnAgain(t *testing.T) {
 	})
 	b.settle()
 	if b.sm.BeingReclaimed() {
-		t.Fatalf("a person resumed box2, and it is told of the same request again: %v", b.sm.Annotations)
+		t.Fatalf("a person resumed box2, and it receives the same request again: %v", b.sm.Annotations)
 	}
 }

@@ -36,10 +36,7 @@ const (
 
 // HostKeys returns the values of HostIndex for an object.
 func HostKeys(obj client.Object) []string {
-	sm, ok := obj.(*v1alpha1.ScheduledMachine)
-	if !ok {
-		return nil
-	}
+	sm := obj.(*v1alpha1.ScheduledMachine)
 	var keys []string
 	for _, id := range claimOf(sm, wantedNames(sm)).IDs() {
 		keys = append(keys, id.Key())

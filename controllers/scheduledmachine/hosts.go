@@ -57,7 +57,7 @@ func (r *Reconciler) observeHost(ctx context.Context, s *scope) error {
 	s.host.others, s.host.requestsDigest = others, digest(requests)
 	var kept []hosts.Claim
 	if len(mine.IDs()) > 0 {
-		if kept, err = r.remembered(ctx, s.scheduled, mine.Since); err != nil {
+		if kept, err = r.reclaimedClaims(ctx, s.scheduled, mine.Since); err != nil {
 			return err
 		}
 	}

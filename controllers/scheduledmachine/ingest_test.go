@@ -13,8 +13,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 )
 
-// TestWhatIsNotBelievedIsToldOnce checks that rejected host data causes one Event and no other change.
-func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
+// TestRejectedReportsAreAnnouncedOnce checks that rejected host data causes one Event and no other change.
+func TestRejectedReportsAreAnnouncedOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	m, _ := w.machine()
@@ -25,10 +25,10 @@ func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
 	w.Edit(m, func() { m.Spec.ProviderID = "lab://else" })
 	w.settle()
 	if n := w.countEvents(v1alpha1.RecordRejectedEvent); n != 2 {
-		t.Errorf("told %d times, want twice: a Node and an ID", n)
+		t.Errorf("%d Events, want two: a Node and an ID", n)
 	}
 	if st := w.sm.Status; st.NodeRef.Name != "box-node" || st.ProviderID != "lab://box" {
-		t.Errorf("what was believed does not stay: %+v, %s", st.NodeRef, st.ProviderID)
+		t.Errorf("the accepted data does not stay: %+v, %s", st.NodeRef, st.ProviderID)
 	}
 	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
 	said := conditions.GetMessage(w.sm, v1alpha1.MachineReadyCondition)
@@ -41,7 +41,7 @@ func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
 	w.settle()
 	w.settle()
 	if n := w.countEvents(v1alpha1.RecordRejectedEvent); n != 0 || len(w.Writes) != 0 {
-		t.Errorf("told %d times again; writes %q", n, w.Writes)
+		t.Errorf("%d more Events; writes %q", n, w.Writes)
 	}
 	w.Edit(m, func() { m.Spec.ProviderID = "lab://box" })
 	w.nodeRef(m, "box-node")
@@ -51,8 +51,8 @@ func TestWhatIsNotBelievedIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestASharedNodeGoesToNobodyAnew covers a Node that a Machine of another controller has already.
-func TestASharedNodeGoesToNobodyAnew(t *testing.T) {
+// TestASharedNodeIsAcceptedForNoNewMachine covers a Node that a Machine of another controller has already.
+func TestASharedNodeIsAcceptedForNoNewMachine(t *testing.T) {
 	w := newWorld(t, nil)
 	rival := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "rival"}}
 	rival.Spec.ClusterName = "lab"
@@ -69,10 +69,10 @@ func TestASharedNodeGoesToNobodyAnew(t *testing.T) {
 		t.Fatalf("it is another's: %+v", w.sm.Status.NodeRef)
 	}
 	if said := conditions.GetMessage(w.sm, v1alpha1.MachineReadyCondition); !strings.Contains(said, `which Machine rival has, too`) {
-		t.Errorf("nobody is told: %q", said)
+		t.Errorf("it is not reported: %q", said)
 	}
 	if m, ok := w.machine(); !ok || !m.DeletionTimestamp.IsZero() {
-		t.Error("a machine is taken away because it is not believed")
+		t.Error("a machine is removed because its report is rejected")
 	}
 	w.sm.Spec.KillIfCommands = []string{"java"}
 	w.Must(w.Client.Update(t.Context(), w.sm))

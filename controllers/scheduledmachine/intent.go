@@ -42,17 +42,3 @@ func (r *Reconciler) joining(s *scope) actuate.Intent {
 	i.Kind, i.Why = audit.Join, "WindowOpen"
 	return i
 }
-
-// replacing is the intent for the deletion of a child that was made from an older spec.
-func (r *Reconciler) replacing(s *scope) actuate.Intent {
-	i := r.intent(s)
-	i.Reason = v1alpha1.MachineReplaced
-	return i
-}
-
-// nodeIntent is the intent for the deletion of the Node of a machine that is gone.
-func (r *Reconciler) nodeIntent(s *scope) actuate.Intent {
-	i := r.intent(s)
-	i.Kind, i.Why = audit.NodePatch, "MachineGone"
-	return i
-}

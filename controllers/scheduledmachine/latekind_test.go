@@ -36,9 +36,9 @@ func (w *world) infraLate(late *bool) *scheduledmachine.Reconciler {
 	return r
 }
 
-// TestOneLateLookReplacesNoMachine uses a cache without the infrastructure, from the creation of the Machine until the
+// TestAStaleCacheReplacesNoMachine uses a cache without the infrastructure, from the creation of the Machine until the
 // status shows it.
-func TestOneLateLookReplacesNoMachine(t *testing.T) {
+func TestAStaleCacheReplacesNoMachine(t *testing.T) {
 	w := newWorld(t, nil)
 	late := false
 	w.r = w.infraLate(&late)
@@ -100,16 +100,16 @@ func TestTheBootstrapConfigOutlivesInfrastructureThatTheCacheLacks(t *testing.T)
 	}
 }
 
-// TestARemovalThatWasTakenBackLeavesNothingOnTheMachine turns the kill switch on while deletions of Machines are
+// TestAWithdrawnRemovalLeavesNoAnnotations turns the kill switch on while deletions of Machines are
 // rejected, and off afterwards.
-func TestARemovalThatWasTakenBackLeavesNothingOnTheMachine(t *testing.T) {
+func TestAWithdrawnRemovalLeavesNoAnnotations(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()
 	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
 	w.Writes = nil
 	w.Fail = func(n int) (before, after error) {
 		if w.Writes[n] == "delete Machine" {
-			before = apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("nobody deletes today"))
+			before = apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("deletions are forbidden"))
 		}
 		return before, nil
 	}

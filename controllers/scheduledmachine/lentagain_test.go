@@ -85,7 +85,7 @@ func TestAToolThatLendsAgainIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhatEndsLentAgain(t *testing.T) {
+func TestConditionLentAgainEnds(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
 		"OnResume": func(sm *v1alpha1.ScheduledMachine) { sm.Spec.ResumeAfterReclaim = v1alpha1.ResumeOnResume },
 		"Off":      func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(false) },
@@ -108,9 +108,9 @@ func TestWhatEndsLentAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyIsNamedForNothing covers cases without the condition: a person lends the machine, a tool lends it long
-// after the reclaim, or the policy is OnResume.
-func TestNobodyIsNamedForNothing(t *testing.T) {
+// TestLentAgainIsNotSetWithoutACause covers cases without the condition: a person lends the machine, a tool lends it
+// long after the reclaim, or the policy is OnResume.
+func TestLentAgainIsNotSetWithoutACause(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy  v1alpha1.ResumePolicy
 		manager string
@@ -145,9 +145,9 @@ func (w *world) replace(change func(*v1alpha1.ScheduledMachine)) {
 	w.settle()
 }
 
-// TestAReplacedManifestKeepsTheOwnersWord removes all metadata with kubectl replace, hours after the machine was
+// TestAReplacedManifestKeepsTheReclaim removes all metadata with kubectl replace, hours after the machine was
 // returned.
-func TestAReplacedManifestKeepsTheOwnersWord(t *testing.T) {
+func TestAReplacedManifestKeepsTheReclaim(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
 		"OnResume": func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = new(true) },
 		"Default":  func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.Enabled = nil },
@@ -227,7 +227,7 @@ func TestACrashLosesNoLentAgain(t *testing.T) {
 		_, lent := w.machine()
 		stations := []string{string(w.sm.Status.Phase), w.sm.Annotations[v1alpha1.LentAgainAnnotation]}
 		if !lent || !conditions.IsTrue(w.sm, v1alpha1.LentAgainCondition) {
-			stations = append(stations, "not lent, or not told")
+			stations = append(stations, "not lent, or not reported")
 		}
 		return stations, len(w.Writes)
 	})

@@ -107,9 +107,9 @@ func TestAChangeOfOneOfAThousandWakesFew(t *testing.T) {
 	}
 }
 
-// TestEachNameOfAHostWakesItsOwn uses a ScheduledMachine that is first by another name of the host. The ones that share
-// this name must still be enqueued.
-func TestEachNameOfAHostWakesItsOwn(t *testing.T) {
+// TestEachHostNameEnqueuesItsMachines uses a ScheduledMachine that is first by another name of the host. The ones that
+// share this name must still be enqueued.
+func TestEachHostNameEnqueuesItsMachines(t *testing.T) {
 	c := newCopies(20, 10, nil)
 	leaves, waits := c.items[0], testenv.ScheduledMachine("farm", "waits")
 	on(`{"address":"192.0.2.42","nodeName":"desk"}`)(&leaves)

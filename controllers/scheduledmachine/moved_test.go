@@ -49,7 +49,7 @@ func TestAMovedMachineIsDeletedOnceItsNodeIsFound(t *testing.T) {
 	w.clock.SetTime(monday.Add(10 * time.Hour))
 	w.settle()
 	if m, _ = w.machine(); !m.DeletionTimestamp.IsZero() {
-		t.Fatal("the Machine is deleted while nobody knows its Node")
+		t.Fatal("the Machine is deleted while its Node is unknown")
 	}
 	if w.sm.Status.Phase != v1alpha1.PhaseShuttingDown {
 		t.Errorf("phase %s after the window, want %s", w.sm.Status.Phase, v1alpha1.PhaseShuttingDown)
@@ -81,7 +81,8 @@ func TestADepartureGoesOnAfterAMove(t *testing.T) {
 	}
 }
 
-// TestARequestDoesNotGoOnAfterAMove moves a wanted Machine whose departure was only requested: its Node is not cordoned.
+// TestARequestDoesNotGoOnAfterAMove moves a wanted Machine whose departure was only requested: its Node is not
+// cordoned.
 func TestARequestDoesNotGoOnAfterAMove(t *testing.T) {
 	w := newWorld(t, nil)
 	w.running()

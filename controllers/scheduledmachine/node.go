@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -21,7 +22,7 @@ import (
 
 // Cluster API deletes the Node up to 20 s after its last attempt to drain it, and nothing shortens that. Until then the
 // Node and its pods stand for a host that is gone. So the end of the infrastructure wakes this controller, which
-// deletes the Node. A drain in 5-Spot's own hook would duplicate Cluster API's.
+// deletes the Node.
 
 // nodeRead bounds the read of a Node, which comes from a cache. nodeWrite bounds its deletion. An unresponsive workload
 // cluster must not block a worker for longer: Cluster API deletes the Node, too.
@@ -47,15 +48,15 @@ func (r *Reconciler) observeNode(ctx context.Context, s *scope) {
 		s.node, err = workload.Node(ctx, reader, s.acceptedHost.Node)
 	}
 	if err != nil {
-		s.later(ctx, fmt.Errorf("looking at Node: %w", err))
+		s.retryNode(ctx, fmt.Errorf("looking at Node: %w", err))
 		return
 	}
 	s.nodeState = stateOfNode(s.node, s.children.Machine, s.acceptedHost.ProviderID)
 }
 
-// later requests a retry after a back-off, because the Node could not be read or deleted. It requests none without a
-// connection: the cluster cache sends an event when it connects.
-func (s *scope) later(ctx context.Context, err error) {
+// retryNode requests a retry after a back-off, because the Node could not be read or deleted. It requests none without
+// a connection: the cluster cache sends an event when it connects.
+func (s *scope) retryNode(ctx context.Context, err error) {
 	if !workload.NotConnected(err) {
 		s.nodeLater = true
 		ctrl.LoggerFrom(ctx).Error(err, "Waiting for Node to go with its machine")
@@ -90,14 +91,16 @@ func stateOfNode(node *corev1.Node, m *clusterv1.Machine, providerID string) lif
 func (r *Reconciler) removeNode(ctx context.Context, s *scope) {
 	ctx, cancel := context.WithTimeout(ctx, nodeWrite)
 	defer cancel()
+	i := r.intent(s)
+	i.Kind, i.Why = audit.NodePatch, "MachineGone"
 	remote, err := r.Actuate.Remote(ctx, r.ClusterCache, workload.ClusterKey(s.scheduled))
 	if err == nil {
-		err = remote.For(r.nodeIntent(s)).Delete(ctx, s.node)
+		err = remote.For(i).Delete(ctx, s.node)
 	}
 	switch {
 	case actuate.IsSuppressed(err):
 	case err != nil:
-		s.later(ctx, err)
+		s.retryNode(ctx, err)
 	case len(s.node.Finalizers) == 0:
 		s.nodeState = lifecycle.Absent
 		ctrl.LoggerFrom(ctx).Info("Deleted Node that outlived its machine", "Node", s.node.Name)

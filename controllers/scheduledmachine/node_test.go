@@ -105,7 +105,7 @@ func TestAnotherNodeStays(t *testing.T) {
 		"OfNoHost":         func(n *corev1.Node) { n.Spec.ProviderID = "" },
 		"OfAnotherMachine": func(n *corev1.Node) { n.Annotations[clusterv1.MachineAnnotation] = "other" },
 		"OfAnother":        func(n *corev1.Node) { n.Annotations[clusterv1.ClusterNamespaceAnnotation] = "other" },
-		"OfNobody":         func(n *corev1.Node) { n.Annotations = nil },
+		"WithoutOwner":     func(n *corev1.Node) { n.Annotations = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, node := overdue(t, nil, change)
@@ -115,7 +115,7 @@ func TestAnotherNodeStays(t *testing.T) {
 			}
 			w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
 			if w.sm.Status.NodeRef == nil {
-				t.Error("nobody knows that the Node is gone")
+				t.Error("the status does not show that the Node is gone")
 			}
 		})
 	}
@@ -192,7 +192,7 @@ func TestAnUnreachableClusterHoldsNothingUp(t *testing.T) {
 			w.infraGone()
 			w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
 			if w.sm.Status.NodeRef == nil || w.sm.Status.InfrastructureRef != nil {
-				t.Errorf("of the Node nobody knows, the infrastructure is gone: %+v", w.sm.Status)
+				t.Errorf("the Node is unknown, and the infrastructure is gone: %+v", w.sm.Status)
 			}
 			if !strings.Contains(w.sm.Status.Message, "The infrastructure is gone;") {
 				t.Errorf("it does not say that the host is free: %q", w.sm.Status.Message)

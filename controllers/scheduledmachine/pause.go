@@ -22,7 +22,7 @@ func (s *scope) reportPaused(reason lifecycle.Reason) string {
 	if s.heldElsewhere() {
 		reason = lifecycle.GracefulShutdown
 	}
-	return withDetail(pausedMessage+"; otherwise", underway[reason])
+	return withDetail(pausedMessage+"; otherwise", pendingMessages[reason])
 }
 
 // heldByPause reports whether the machine would leave now without the pause. Without a Machine, package reclaim only

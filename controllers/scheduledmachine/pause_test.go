@@ -61,8 +61,8 @@ var modes = map[string]struct {
 	"Both":   {true, true, nil, "suppressed"},
 }
 
-// TestNothingIsCarriedOut covers each cause for a machine to join or leave.
-func TestNothingIsCarriedOut(t *testing.T) {
+// TestAPauseSuppressesEveryAction covers each cause for a machine to join or leave.
+func TestAPauseSuppressesEveryAction(t *testing.T) {
 	stories := map[string]struct {
 		reason  string
 		running bool
@@ -89,7 +89,7 @@ func TestNothingIsCarriedOut(t *testing.T) {
 			string(audit.KillSwitch) + " KillSwitch", v1alpha1.ActuationPausedReason, true, "delete Machine",
 		},
 		"Deleted": {
-			"Whoever deletes the object may have meant another.", true,
+			"The person who deletes the object may have meant another.", true,
 			func(w *world) { w.Must(w.Client.Delete(w.Context(), w.sm)) },
 			"Depart Deleted", v1alpha1.ActuationPausedReason, true, "delete Machine",
 		},
@@ -165,7 +165,7 @@ func TestNothingIsCarriedOut(t *testing.T) {
 					want = []string{tc.action + " " + m.outcome}
 				}
 				if diff := cmp.Diff(want, slices.Compact(w.actions(out))); diff != "" {
-					t.Errorf("%s\n-want, +told:\n%s", tc.reason, diff)
+					t.Errorf("%s\n-want, +recorded:\n%s", tc.reason, diff)
 				}
 				if w.sm.Status.Phase != phase {
 					t.Errorf("%s\nphase %s became %s", tc.reason, phase, w.sm.Status.Phase)
@@ -194,8 +194,8 @@ func TestNothingIsCarriedOut(t *testing.T) {
 	}
 }
 
-// TestTheLaneOfWhatIsSuppressed covers a window that ends as announced, and a schedule that is edited.
-func TestTheLaneOfWhatIsSuppressed(t *testing.T) {
+// TestTheLaneOfASuppressedDeparture covers a window that ends as announced, and a schedule that is edited.
+func TestTheLaneOfASuppressedDeparture(t *testing.T) {
 	for mode, m := range modes {
 		for name, tc := range map[string]struct {
 			happens func(*world)
@@ -220,7 +220,7 @@ func TestTheLaneOfWhatIsSuppressed(t *testing.T) {
 					w.reconcile()
 				}
 				if n := strings.Count(out.String(), "\n"); n == 0 || n != strings.Count(out.String(), `"lane":"`+string(tc.want)+`"`) {
-					t.Errorf("told %s", out)
+					t.Errorf("recorded %s", out)
 				}
 			})
 		}
@@ -271,7 +271,7 @@ func TestAPausedManagerShowsWhatIsNew(t *testing.T) {
 				w.reconcile()
 			}
 			if diff := cmp.Diff([]string{"Join WindowOpen " + m.outcome}, slices.Compact(w.actions(out))); diff != "" {
-				t.Errorf("the whole decision is told:\n%s", diff)
+				t.Errorf("the whole decision is reported:\n%s", diff)
 			}
 			if w.sm.Status.Phase != "" || len(w.sm.Finalizers) > 0 || w.sm.Status.InSchedule != (m.writes != nil) {
 				t.Errorf("phase %s, finalizers %v, in schedule %t", w.sm.Status.Phase, w.sm.Finalizers, w.sm.Status.InSchedule)

@@ -19,9 +19,9 @@ import (
 // are enough for a person who watches a drain. The delay is in memory, and no decision depends on it.
 const progressInterval = 10 * time.Second
 
-// mayWait reports whether the status write may be deferred: it reports only progress, and the departure is within its
+// mayDefer reports whether the status write may be deferred: it reports only progress, and the departure is within its
 // budget.
-func (s *scope) mayWait(now time.Time) bool {
+func (s *scope) mayDefer(now time.Time) bool {
 	m := s.children.Machine
 	if m == nil {
 		return false

@@ -21,7 +21,7 @@ func TestProtectionEndsWithTheNode(t *testing.T) {
 		want   bool
 	}{
 		"StillThere": {"It is another controller's as long as there is a Node.", func(*world) {}, true},
-		"NobodyAsks": {"No agent is asked for.", func(w *world) {
+		"NoPrograms": {"No agent is asked for.", func(w *world) {
 			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillIfCommands = nil })
 		}, false},
 		"Gone": {"The machine left.", func(w *world) {

@@ -38,7 +38,7 @@ func (r *Reconciler) saveReclaimRecord(ctx context.Context, sm *v1alpha1.Schedul
 	if !reclaimed {
 		return nil
 	}
-	left := &v1alpha1.ReclaimedMachine{
+	saved := &v1alpha1.ReclaimedMachine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sm.Namespace, Name: sm.Name,
 			Labels: map[string]string{clusterv1.ClusterNameLabel: sm.Spec.ClusterName},
@@ -53,7 +53,7 @@ func (r *Reconciler) saveReclaimRecord(ctx context.Context, sm *v1alpha1.Schedul
 			Reason: record.Reason, RequestedAt: record.RequestedAt, StoredAt: record.StoredAt, Host: storedNames(sm, record.Node),
 		},
 	}
-	err := r.Actuate.Create(ctx, left)
+	err := r.Actuate.Create(ctx, saved)
 	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, "NamespaceTerminating") {
 		return err
 	}
@@ -68,10 +68,10 @@ func storedNames(sm *v1alpha1.ScheduledMachine, node string) []v1alpha1.HostName
 	return hostNames(slices.DeleteFunc(ids, func(id hosts.ID) bool { return id.Kind == hosts.MachineID }), limit)
 }
 
-// remembered returns one claim for each ReclaimedMachine in the namespace of sm. It omits a ReclaimedMachine that
+// reclaimedClaims returns one claim for each ReclaimedMachine in the namespace of sm. It omits a ReclaimedMachine that
 // is newer than since: sm received that request while both objects existed, and a person may have lent sm again. If sm
 // has never been reconciled, it lists from the API server, because sm may have been renamed just now.
-func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachine, since time.Time) ([]hosts.Claim, error) {
+func (r *Reconciler) reclaimedClaims(ctx context.Context, sm *v1alpha1.ScheduledMachine, since time.Time) ([]hosts.Claim, error) {
 	reader := r.Reader
 	if sm.Status.ObservedGeneration == 0 {
 		reader = r.Live
@@ -82,12 +82,12 @@ func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachi
 	}
 	var claims []hosts.Claim
 	for i := range list.Items {
-		left := &list.Items[i]
-		told := !since.IsZero() && since.Before(left.CreationTimestamp.Time)
-		if left.Name == sm.Name || told { // adoptReclaimRecord adopts the ReclaimedMachine of the same name.
+		saved := &list.Items[i]
+		received := !since.IsZero() && since.Before(saved.CreationTimestamp.Time)
+		if saved.Name == sm.Name || received { // adoptReclaimRecord adopts the ReclaimedMachine of the same name.
 			continue
 		}
-		claims = append(claims, hosts.Claim{Namespace: left.Namespace, Name: left.Name, Wants: idsOf(left.Spec.Host), Request: string(left.UID)})
+		claims = append(claims, hosts.Claim{Namespace: saved.Namespace, Name: saved.Name, Wants: idsOf(saved.Spec.Host), Request: string(saved.UID)})
 	}
 	return claims, nil
 }
@@ -96,17 +96,14 @@ func (r *Reconciler) remembered(ctx context.Context, sm *v1alpha1.ScheduledMachi
 // and may be older than it. It also returns other ScheduledMachines of the same host in its namespace: they may use the
 // host after it is deleted.
 func (r *Reconciler) ofReclaimed(ctx context.Context, obj client.Object) []ctrl.Request {
-	left, ok := obj.(*v1alpha1.ReclaimedMachine)
-	if !ok {
-		return nil
-	}
-	requests := []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(left)}}
-	named, _, err := r.namedHost(ctx, left, idsOf(left.Spec.Host))
+	saved := obj.(*v1alpha1.ReclaimedMachine)
+	requests := []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(saved)}}
+	named, _, err := r.namedHost(ctx, saved, idsOf(saved.Spec.Host))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of host")
 	}
 	for _, sm := range named {
-		if sm.Namespace == left.Namespace {
+		if sm.Namespace == saved.Namespace {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)})
 		}
 	}
@@ -121,21 +118,21 @@ func (r *Reconciler) adoptReclaimRecord(ctx context.Context, sm *v1alpha1.Schedu
 	if isNew {
 		reader = r.Live
 	}
-	left := &v1alpha1.ReclaimedMachine{}
-	switch err := reader.Get(ctx, client.ObjectKeyFromObject(sm), left); {
+	saved := &v1alpha1.ReclaimedMachine{}
+	switch err := reader.Get(ctx, client.ObjectKeyFromObject(sm), saved); {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("looking for ReclaimedMachine: %w", err)
 	}
-	if sm.Annotations[v1alpha1.ReclaimedMachineUIDAnnotation] == string(left.UID) {
-		return left, nil
+	if sm.Annotations[v1alpha1.ReclaimedMachineUIDAnnotation] == string(saved.UID) {
+		return saved, nil
 	}
-	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedMachineUIDAnnotation, string(left.UID))
-	sm.SetServedReclaim(left.Record().Served(r.Clock.Now()))
+	metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedMachineUIDAnnotation, string(saved.UID))
+	sm.SetServedReclaim(saved.Record().Served(r.Clock.Now()))
 	sm.Spec.Schedule.Enabled = new(false)
-	ctrl.LoggerFrom(ctx).Info("Keeping machine with its owner, as before it was deleted", "reason", left.Record().Why())
-	return left, nil
+	ctrl.LoggerFrom(ctx).Info("Keeping machine with its owner, as before it was deleted", "reason", saved.Record().Why())
+	return saved, nil
 }
 
 // restoreReclaim restores the record of a served reclaim that a replace of the object removed, for example kubectl

@@ -39,7 +39,7 @@ func (w *world) enable() {
 	w.settle()
 }
 
-func TestWhatLendsAgain(t *testing.T) {
+func TestWritesThatLendAgain(t *testing.T) {
 	w := givenBack(t, v1alpha1.ResumeOnEnable)
 	w.enable()
 	if _, ok := w.machine(); !ok {
@@ -60,7 +60,7 @@ func TestWhatLendsAgain(t *testing.T) {
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { delete(sm.Annotations, v1alpha1.ReclaimedAnnotation) })
 	w.settle()
 	if _, ok := w.machine(); !ok {
-		t.Error("whoever takes the record off lends it again")
+		t.Error("a person who removes the record lends it again")
 	}
 }
 
@@ -90,7 +90,7 @@ func (w *world) left() bool {
 	return w.Read(left)
 }
 
-func TestTheOwnersNoOutlivesTheObject(t *testing.T) {
+func TestAReclaimSurvivesADeletion(t *testing.T) {
 	for _, policy := range []v1alpha1.ResumePolicy{v1alpha1.ResumeOnEnable, v1alpha1.ResumeOnResume} {
 		for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
 			"ByTopology": nil,
@@ -136,7 +136,7 @@ func TestALaterRequestIsServedAfterADeletion(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftOfAMachineThatWasLent(t *testing.T) {
+func TestALentMachineLeavesNoReclaimRecord(t *testing.T) {
 	w := givenBack(t, v1alpha1.ResumeOnEnable)
 	w.enable()
 	w.again(nil)
@@ -176,9 +176,9 @@ func (w *world) survive() {
 	}
 }
 
-// TestARecordThatIsTooLongHoldsNoDeletion writes a record that is valid for an owner, but too long for a
+// TestAnOverlongRecordDoesNotBlockADeletion writes a record that is valid for an owner, but too long for a
 // ReclaimedMachine.
-func TestARecordThatIsTooLongHoldsNoDeletion(t *testing.T) {
+func TestAnOverlongRecordDoesNotBlockADeletion(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		sm.Annotations = map[string]string{v1alpha1.EmergencyReclaimAnnotation: `{"nodeUID":"` + strings.Repeat("x", 200) + `"}`}
 	})

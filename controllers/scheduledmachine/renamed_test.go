@@ -34,9 +34,9 @@ func reclaimedClaims(t *testing.T, host string) *world {
 	return w
 }
 
-// TestTheOwnersNoOutlivesARename deletes a ScheduledMachine while the owner has the host, and creates one of another
+// TestAReclaimSurvivesARename deletes a ScheduledMachine while the owner has the host, and creates one of another
 // name for it. A tool that renames a file does this.
-func TestTheOwnersNoOutlivesARename(t *testing.T) {
+func TestAReclaimSurvivesARename(t *testing.T) {
 	const node = `{"nodeName":"box-node"}`
 	other := server.Namespace(t)
 	for name, tc := range map[string]struct {
@@ -46,7 +46,7 @@ func TestTheOwnersNoOutlivesARename(t *testing.T) {
 	}{
 		"Address":          {"It is the same host.", desk, desk, "", true},
 		"NodeName":         {"Its Node asked.", desk, node, "", true},
-		"AnotherHost":      {"Nobody has that one.", desk, `{"address":"192.0.2.43"}`, "", false},
+		"AnotherHost":      {"No owner has that one.", desk, `{"address":"192.0.2.43"}`, "", false},
 		"AnotherNamespace": {"Owners of other namespaces have no say here.", desk, desk, other, false},
 		"NoHost":           {"What names no host is no host.", `{}`, `{}`, "", false},
 	} {
@@ -84,9 +84,9 @@ func TestTheOwnersNoOutlivesARename(t *testing.T) {
 	}
 }
 
-// TestWhoWasToldMayBeLentAgain uses two ScheduledMachines of one host. Both receive the owner's request, and a person
-// lends one again. The later deletion of the other must not withhold it again.
-func TestWhoWasToldMayBeLentAgain(t *testing.T) {
+// TestAMachineThatReceivedTheRequestMayBeLentAgain uses two ScheduledMachines of one host. Both receive the owner's
+// request, and a person lends one again. The later deletion of the other must not withhold it again.
+func TestAMachineThatReceivedTheRequestMayBeLentAgain(t *testing.T) {
 	off := func(host string) func(*v1alpha1.ScheduledMachine) {
 		return func(sm *v1alpha1.ScheduledMachine) {
 			on(host)(sm)
@@ -94,9 +94,9 @@ func TestWhoWasToldMayBeLentAgain(t *testing.T) {
 		}
 	}
 	w := newWorld(t, off(`{"address":"192.0.2.43"}`))
-	told := w.beside(w.cluster.Namespace, "told", off(`{"address":"192.0.2.44"}`))
+	other := w.beside(w.cluster.Namespace, "other", off(`{"address":"192.0.2.44"}`))
 	w.clock.SetTime(monday.Add(time.Hour))
-	for _, o := range []*world{w, told} { // The manager records the time of an edit, a year before the deletions.
+	for _, o := range []*world{w, other} { // The manager records the time of an edit, a year before the deletions.
 		o.settle()
 		o.edit(off(desk))
 		o.settle()
@@ -104,25 +104,25 @@ func TestWhoWasToldMayBeLentAgain(t *testing.T) {
 	w.edit(func(sm *v1alpha1.ScheduledMachine) {
 		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.ReclaimedAnnotation, java.String())
 	})
-	told.settle()
-	told.claimed(v1alpha1.HostReclaimedReason, "box")
+	other.settle()
+	other.claimed(v1alpha1.HostReclaimedReason, "box")
 	w.Must(w.Client.Delete(w.Context(), w.sm))
 	w.settle()
 	if !w.left() {
 		t.Fatal("nothing is remembered")
 	}
-	told.edit(func(sm *v1alpha1.ScheduledMachine) {
+	other.edit(func(sm *v1alpha1.ScheduledMachine) {
 		delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation) // Another controller has served it.
 		sm.Spec.Schedule.Enabled = nil
 	})
-	told.settle()
-	if _, made := told.machine(); !made {
-		t.Errorf("it was told, and lent again by a person, and is withheld: %+v", told.sm.Status)
+	other.settle()
+	if _, made := other.machine(); !made {
+		t.Errorf("it received the request, and was lent again by a person, and is withheld: %+v", other.sm.Status)
 	}
 }
 
-// TestARenameIsNotAskedOfALateCache creates the renamed object before the cache shows the ReclaimedMachine.
-func TestARenameIsNotAskedOfALateCache(t *testing.T) {
+// TestARenameIsReadLive creates the renamed object before the cache shows the ReclaimedMachine.
+func TestARenameIsReadLive(t *testing.T) {
 	w := reclaimedClaims(t, desk)
 	b := w.beside(w.cluster.Namespace, "renamed", on(desk))
 	b.r.Reader = notYet{b.r.Reader}

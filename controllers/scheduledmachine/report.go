@@ -39,16 +39,16 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 		st.Phase = s.before.Status.Phase
 	}
 	st.ObservedGeneration = s.scheduled.Generation
-	s.reportSchedule(now, actErr != nil)
+	s.reportSchedule(d.Action, now, actErr != nil)
 	s.reportHost(now)
 	s.reportChildren()
 	s.reportConditions(d, actErr, now)
 	s.reportGate(d, actErr, now, r.Actuate.ActuationPaused())
-	s.reportDeparture(now)
+	s.reportDeparture(d.Action, now)
 
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}
-	if s.mayWait(now) {
-		if due := r.differing.Until(req, progressInterval, now); now.Before(due) {
+	if s.mayDefer(now) {
+		if due := r.progress.Until(req, progressInterval, now); now.Before(due) {
 			s.scheduled.Status = s.before.Status
 			return due, nil
 		}
@@ -56,7 +56,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, d lifecycle.Decision,
 	if err := r.actuator(s.scheduled).PatchStatus(ctx, s.scheduled, s.before); err != nil {
 		return time.Time{}, err
 	}
-	r.differing.Over(req)
+	r.progress.Over(req)
 	r.announce(ctx, s.scheduled, s.before)
 	if st.Phase == v1alpha1.PhaseTerminated && s.before.Status.Phase != v1alpha1.PhaseTerminated {
 		r.reportKillSwitchSurge(ctx, s.cluster, s.scheduled, now)
@@ -92,9 +92,8 @@ func (r *Reconciler) reportOnMachine(ctx context.Context, m *clusterv1.Machine, 
 	return nil
 }
 
-// reportSchedule writes whether the schedule is active, and its next changes. refused means that the action of the
-// Decision failed.
-func (s *scope) reportSchedule(now time.Time, refused bool) {
+// reportSchedule writes whether the schedule is active, and its next changes. refused means that the action failed.
+func (s *scope) reportSchedule(action lifecycle.Action, now time.Time, refused bool) {
 	st := &s.scheduled.Status
 	schedule := machineschedule.Resolve(s.scheduled, now)
 	active, change := schedule.Active, schedule.Change
@@ -108,7 +107,7 @@ func (s *scope) reportSchedule(now time.Time, refused bool) {
 		opens, closes = after, change
 	}
 	st.NextActivation = instant(opens)
-	s.reportCleanup(closes, now, refused)
+	s.reportCleanup(action, closes, now, refused)
 	st.NextTransition = s.nextTransition(active, change)
 	st.Days, st.Hours = oneLine(schedule.Spec.DaysOfWeek), oneLine(schedule.Spec.HoursOfDay)
 }
@@ -141,9 +140,9 @@ func oneLine(items []string) string {
 // reportCleanup writes when the window closes, and since when the status has announced this. A past end stays in the
 // status while the departure is deferred or its deletion fails. After a restart it still proves that the end was
 // announced.
-func (s *scope) reportCleanup(closes, now time.Time, refused bool) {
+func (s *scope) reportCleanup(action lifecycle.Action, closes, now time.Time, refused bool) {
 	st, before := &s.scheduled.Status, &s.before.Status
-	if (s.action == lifecycle.RequestDeparture || s.action == lifecycle.Depart && refused) && before.NextCleanup != nil && !before.NextCleanup.After(now) && before.ObservedGeneration == s.scheduled.Generation {
+	if (action == lifecycle.RequestDeparture || action == lifecycle.Depart && refused) && before.NextCleanup != nil && !before.NextCleanup.After(now) && before.ObservedGeneration == s.scheduled.Generation {
 		return
 	}
 	st.NextCleanup = instant(closes)
@@ -172,14 +171,13 @@ func (s *scope) reportGate(d lifecycle.Decision, actErr error, now time.Time, pa
 		conditions.Delete(s.scheduled, v1alpha1.DepartureGatedCondition)
 		return
 	}
-	conditions.Set(s.scheduled, metav1.Condition{
-		Type: v1alpha1.DepartureGatedCondition, Status: metav1.ConditionTrue, Reason: reason,
-		Message: clip.Message(message), LastTransitionTime: metav1.NewTime(now),
-	})
+	s.setCondition(metav1.Condition{
+		Type: v1alpha1.DepartureGatedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+	}, now)
 }
 
 // reportDeparture writes the departure record of the Machine. It omits a request that is about to be withdrawn.
-func (s *scope) reportDeparture(now time.Time) {
+func (s *scope) reportDeparture(action lifecycle.Action, now time.Time) {
 	s.scheduled.Status.Departure = nil
 	m := s.children.Machine
 	if m == nil {
@@ -188,7 +186,7 @@ func (s *scope) reportDeparture(now time.Time) {
 	state, d := children.StateOf(m, now)
 	switch state {
 	case children.Requested:
-		if s.action != lifecycle.RequestDeparture {
+		if action != lifecycle.RequestDeparture {
 			return
 		}
 	case children.Admitted, children.Expired, children.Started:

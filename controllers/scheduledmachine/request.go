@@ -35,21 +35,15 @@ func (r *Reconciler) request(ctx context.Context, s *scope, d lifecycle.Decision
 // planner answers at once. It may not answer at all: its writes may fail.
 func (r *Reconciler) awaitPlanner(s *scope) {
 	now := r.Clock.Now()
-	due := r.differing.Until(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}, departurecap.Window, now)
+	due := r.progress.Until(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}, departurecap.Window, now)
 	if now.Before(due) {
 		s.pending, s.reportAt = workWaits, due
 	}
 }
 
-// admitted reports whether this controller starts the departure: it is exempt. The planner deletes the Machines that it
-// admits. While writes are suppressed, every departure is admitted: the report names what would happen.
-func (s *scope) admitted() bool { return s.exempt() || s.suppressed }
-
 // exempt reports whether the machine leaves without the planner's admission: by a kill switch, a reclaim, or the
 // deletion of its Cluster. A missing Cluster does not count: it may have been lost.
-func (s *scope) exempt() bool {
-	return children.Exempt(s.scheduled, s.cluster)
-}
+func (s *scope) exempt() bool { return children.Exempt(s.scheduled, s.cluster) }
 
 // waiting returns why the planner has not admitted the departure, or could not delete the Machine. It is nil if the
 // departure is not requested, or if the planner has not answered.

@@ -187,8 +187,8 @@ func TestALineNamesTheRunOfThePlanner(t *testing.T) {
 	}
 }
 
-// TestWhoIsKeptWritesNothing checks that a deferred departure causes no writes while nothing changes.
-func TestWhoIsKeptWritesNothing(t *testing.T) {
+// TestADeferredDepartureWritesNothing checks that a deferred departure causes no writes while nothing changes.
+func TestADeferredDepartureWritesNothing(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
 	c.look()
@@ -216,8 +216,8 @@ func TestAWindowThatIsExtendedKeepsTheMachine(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotAnnouncedIsUnscheduled edits a schedule so that its window is over.
-func TestWhatWasNotAnnouncedIsUnscheduled(t *testing.T) {
+// TestADepartureWithoutAnAnnouncedEndIsUnscheduled edits a schedule so that its window is over.
+func TestADepartureWithoutAnAnnouncedEndIsUnscheduled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		leave func(*crowd)
 		lane  v1alpha1.DepartureLane
@@ -250,8 +250,8 @@ func TestWhatWasNotAnnouncedIsUnscheduled(t *testing.T) {
 	}
 }
 
-// TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor starts another departure just before.
-func TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor(t *testing.T) {
+// TestAMachineDeletedByAnotherClientReportsItsWait starts another departure just before.
+func TestAMachineDeletedByAnotherClientReportsItsWait(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.all[1].edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20-22"} })
 	c.look()
@@ -268,8 +268,8 @@ func TestAMachineThatSomebodyDeletesSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsWhoMustNot starts another departure just before, and checks the exempt ones.
-func TestNobodyWaitsWhoMustNot(t *testing.T) {
+// TestExemptDeparturesDoNotWait starts another departure just before, and checks the exempt ones.
+func TestExemptDeparturesDoNotWait(t *testing.T) {
 	for name, leave := range map[string]func(*crowd){
 		"KillSwitch": func(c *crowd) { c.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true }) },
 		"ClusterGoes": func(c *crowd) {
@@ -299,9 +299,9 @@ func TestNobodyWaitsWhoMustNot(t *testing.T) {
 	}
 }
 
-// TestARestartForgetsNobodysTurn restarts the manager while one machine leaves, and another one, whose window end was
-// announced, is deferred.
-func TestARestartForgetsNobodysTurn(t *testing.T) {
+// TestARestartKeepsTheOrderOfRequests restarts the manager while one machine leaves, and another one, whose window end
+// was announced, is deferred.
+func TestARestartKeepsTheOrderOfRequests(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
 	c.look()
@@ -322,9 +322,9 @@ func TestARestartForgetsNobodysTurn(t *testing.T) {
 	}
 }
 
-// TestWhoIsRefusedAsksAgain rejects all deletions for a while. The manager restarts meanwhile: the departures are
+// TestAFailedDeletionIsRetried rejects all deletions for a while. The manager restarts meanwhile: the departures are
 // recorded then, but no machine has left.
-func TestWhoIsRefusedAsksAgain(t *testing.T) {
+func TestAFailedDeletionIsRetried(t *testing.T) {
 	c := newCrowd(t, 3, five)
 	end := monday.Add(8*time.Hour + time.Second)
 	c.clock.SetTime(end)
@@ -364,9 +364,9 @@ func TestWhoIsRefusedAsksAgain(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsAgainIsHeldAgain rejects deletions, so that departures are deferred again. Another client may delete the
-// Machines meanwhile.
-func TestWhoWaitsAgainIsHeldAgain(t *testing.T) {
+// TestADepartureThatIsDeferredAgainIsReported rejects deletions, so that departures are deferred again. Another client
+// may delete the Machines meanwhile.
+func TestADepartureThatIsDeferredAgainIsReported(t *testing.T) {
 	c := newCrowd(t, 2, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
 	c.refuse()
@@ -383,8 +383,8 @@ func TestWhoWaitsAgainIsHeldAgain(t *testing.T) {
 	}
 }
 
-// TestWhoStepsAsideIsHeldAgain rejects a deletion until the admission of the machine expires.
-func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
+// TestAnExpiredAdmissionIsReportedAsHeld rejects a deletion until the admission of the machine expires.
+func TestAnExpiredAdmissionIsReportedAsHeld(t *testing.T) {
 	c := newCrowd(t, 1, five)
 	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
 	c.refuse()
@@ -417,9 +417,9 @@ func TestWhoStepsAsideIsHeldAgain(t *testing.T) {
 	}
 }
 
-// TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture rejects the removal, turns the kill switch off, and starts
+// TestAFailedKillSwitchDoesNotAffectTheNextDeparture rejects the removal, turns the kill switch off, and starts
 // another departure just before.
-func TestAKillSwitchThatWasRefusedIsNoneOfTheNextDeparture(t *testing.T) {
+func TestAFailedKillSwitchDoesNotAffectTheNextDeparture(t *testing.T) {
 	closed := func(sm *v1alpha1.ScheduledMachine) { sm.Spec.Schedule.HoursOfDay = []string{"20-22"} }
 	for name, meanwhile := range map[string]func(*crowd){
 		"AtOnce":  func(*crowd) {},

@@ -130,7 +130,7 @@ func TestARestoreWithoutARecord(t *testing.T) {
 		w.Create(w.sm)
 		w.settle()
 		if _, ok := w.machine(); !ok || conditions.Has(w.sm, v1alpha1.LentAgainCondition) {
-			t.Errorf("it is lent, and nobody is known to have done that: %+v", w.sm.Status)
+			t.Errorf("it is lent, and the writer is unknown: %+v", w.sm.Status)
 		}
 	})
 	for name, status := range map[string]bool{"RunningWithStatus": true, "RunningWithoutStatus": false} {
@@ -156,8 +156,8 @@ func TestARestoreWithoutARecord(t *testing.T) {
 	}
 }
 
-// TestARecordThatIsRestoredLastTakesTheMachineBack restores the ScheduledMachine before its ReclaimedMachine.
-func TestARecordThatIsRestoredLastTakesTheMachineBack(t *testing.T) {
+// TestALateRestoredRecordRemovesTheMachine restores the ScheduledMachine before its ReclaimedMachine.
+func TestALateRestoredRecordRemovesTheMachine(t *testing.T) {
 	w := newWorld(t, nil)
 	w.clock.SetTime(monday.Add(-time.Hour)) // Outside of its window, so that there is nothing to depart.
 	w.settle()

@@ -65,7 +65,7 @@ func TestFirstStepsComeBeforeSecondSteps(t *testing.T) {
 	}
 }
 
-func TestChildrenAreOwnedInAWayThatClusterAPICanLiveWith(t *testing.T) {
+func TestOwnerReferencesOfChildren(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.InfrastructureSpec.Spec.Raw = []byte(`{"address":"192.0.2.1"}`)
 		sm.Spec.MachineTemplate.Labels = map[string]string{"team": "lab"}
@@ -117,15 +117,15 @@ func TestChildrenAreOwnedInAWayThatClusterAPICanLiveWith(t *testing.T) {
 
 func must[T any](v T, _ bool) T { return v }
 
-// TestADepartureThatWasRefusedIsNoneOfTheNext rejects the deletion until the window opens again. The next departure has
+// TestAFailedDepartureDoesNotAffectTheNext rejects the deletion until the window opens again. The next departure has
 // its own budget.
-func TestADepartureThatWasRefusedIsNoneOfTheNext(t *testing.T) {
+func TestAFailedDepartureDoesNotAffectTheNext(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) { sm.Spec.GracefulShutdownTimeout = "10m" })
 	w.running()
 	refuse := true
 	w.Fail = func(n int) (before, after error) {
 		if refuse && w.Writes[n] == "delete Machine" {
-			before = apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("nobody deletes today"))
+			before = apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "box-machine", errors.New("deletions are forbidden"))
 		}
 		return before, nil
 	}
@@ -314,7 +314,7 @@ func TestKillSwitchNamesTheHooksItWaitsFor(t *testing.T) {
 	w.running()
 	m, _ := w.machine()
 	before := m.DeepCopy()
-	m.Annotations[hook] = "somebody"
+	m.Annotations[hook] = "backup"
 	w.Must(w.Client.Patch(t.Context(), m, client.MergeFrom(before)))
 	w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
 	w.settle()
@@ -364,10 +364,10 @@ func TestARefusedEjectionIsShownAtOnce(t *testing.T) {
 	})
 	defer w.r.ReclaimTracker.Serve()()
 	defer w.r.ReclaimTracker.Serve()()
-	w.r.ReclaimTracker.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "Forbidden", "nobody deletes today")
+	w.r.ReclaimTracker.RecordStuck(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)}, "Forbidden", "deletions are forbidden")
 	w.reconcile()
 	w.want(v1alpha1.PhaseEmergencyRemove, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.EmergencyReclaimReason)
-	if !strings.Contains(w.sm.Status.Message, "nobody deletes today") {
+	if !strings.Contains(w.sm.Status.Message, "deletions are forbidden") {
 		t.Errorf("nothing says why the owner waits: %q", w.sm.Status.Message)
 	}
 }

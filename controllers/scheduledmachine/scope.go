@@ -64,8 +64,6 @@ type scope struct {
 	suppressed bool
 	// clockSuspect reports that the clock may be wrong.
 	clockSuspect bool
-	// action is the action of the Decision.
-	action lifecycle.Action
 
 	// pending is what act has not finished. reportAt is when to report although it is not finished, zero if never.
 	pending  pending
@@ -74,10 +72,9 @@ type scope struct {
 	// filter is the watch label that the Cluster needs for a connection, empty if it needs none.
 	filter string
 
-	// connected reports that the workload cluster is connected, tried that a connection was attempted. probes are the
-	// health probes of the connection.
-	connected, tried bool
-	probes           clustercache.HealthCheckingState
+	// connected reports that the workload cluster is connected. probes are the health probes of the connection.
+	connected bool
+	probes    clustercache.HealthCheckingState
 }
 
 // pending is what remains after act started an action. No status is written then: at the edge of a shared window,
@@ -110,7 +107,6 @@ func (r *Reconciler) observe(ctx context.Context, sm *v1alpha1.ScheduledMachine)
 	}
 	s.connected = err == nil
 	s.probes = r.ClusterCache.GetHealthCheckingState(ctx, key)
-	s.tried = s.connected || !s.probes.LastProbeTime.IsZero()
 
 	if s.children, err = r.Children.Read(ctx, sm, s.needsLiveReads()); err != nil {
 		return nil, err
@@ -168,17 +164,15 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		ClockSuspect:   s.clockSuspect,
 	}
 	if s.cluster != nil {
-		f.Cluster = lifecycle.ClusterPresent
-		if !s.cluster.DeletionTimestamp.IsZero() {
-			f.Cluster = lifecycle.ClusterLeaving
-		}
+		f.Cluster = children.PresenceOf(s.cluster)
 	}
 	if m := s.children.Machine; m != nil {
 		// Cluster API writes conditions before the other status fields.
 		f.MachineReady = conditions.IsTrue(m, clusterv1.ReadyCondition) && s.acceptedHost.Node != ""
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m)
-		f.Admitted = s.admitted()
+		// The planner deletes the Machines that it admits. While writes are suppressed, the report names what would happen.
+		f.Admitted = s.exempt() || s.suppressed
 		f.Settling, f.SettledBy = children.Settling(m, sm, now)
 		f.Deadline = children.DeadlineOf(m, sm, now)
 	}

@@ -87,8 +87,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	return registerMetrics(fleet{reader: mgr.GetCache(), clock: r.Clock, watchFilter: watchFilter, elected: mgr.Elected()})
 }
 
-// killed reports whether the kill switch of the requested ScheduledMachine is on. A request for it waits behind no other
-// one: while writes hang, a thousand ordinary departures hold the workers for minutes.
+// killed reports whether the kill switch of the requested ScheduledMachine is on. A request for it waits behind no
+// other one: while writes hang, a thousand ordinary departures hold the workers for minutes.
 func (r *Reconciler) killed(req ctrl.Request) bool {
 	sm := &v1alpha1.ScheduledMachine{}
 	return r.Reader.Get(context.Background(), req.NamespacedName, sm, client.UnsafeDisableDeepCopy) == nil && sm.Spec.KillSwitch
@@ -105,10 +105,7 @@ func clusterChanges() predicate.Predicate {
 // ofKind maps a CustomResourceDefinition to the ScheduledMachines that use its kind. They may wait for the kind to be
 // installed or served. Running ones need a watch in a served version.
 func (r *Reconciler) ofKind(ctx context.Context, crd client.Object) []ctrl.Request {
-	definition, ok := crd.(*apiextensionsv1.CustomResourceDefinition)
-	if !ok {
-		return nil
-	}
+	definition := crd.(*apiextensionsv1.CustomResourceDefinition)
 	list := &v1alpha1.ScheduledMachineList{}
 	if err := r.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines of kind", "kind", definition.Spec.Names.Kind)

@@ -92,8 +92,8 @@ func TestAnUpdateNeedsItsMachine(t *testing.T) {
 	}
 }
 
-// TestChildrenAreOfTheShard covers a Cluster API with the same watch filter.
-func TestChildrenAreOfTheShard(t *testing.T) {
+// TestChildrenHaveTheWatchLabel covers a Cluster API with the same watch filter.
+func TestChildrenHaveTheWatchLabel(t *testing.T) {
 	w := newShard(t)
 	labels := func() map[string]string {
 		machine, _ := w.machine()

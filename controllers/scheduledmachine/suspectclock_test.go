@@ -40,8 +40,8 @@ func (w *world) hears(ahead time.Duration) {
 	w.Must(res.Body.Close())
 }
 
-// TestNobodyJoinsByAClockThatIsWrong uses a manager whose clock is an hour ahead.
-func TestNobodyJoinsByAClockThatIsWrong(t *testing.T) {
+// TestNoMachineJoinsWhileTheClockIsSuspect uses a manager whose clock is an hour ahead.
+func TestNoMachineJoinsWhileTheClockIsSuspect(t *testing.T) {
 	w := newWorld(t, nil)
 	w.clock.SetTime(monday.Add(time.Minute))
 	w.r.APIClock = apiclock.New(w.clock)
@@ -67,8 +67,8 @@ func TestNobodyJoinsByAClockThatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsSetDuringAReconcileIsSuspect shows that the clock is wrong while the objects are read. The schedule is
-// evaluated after that, by the wrong clock.
+// TestAClockThatIsSetDuringAReconcileIsSuspect shows that the clock is wrong while the objects are read. The schedule
+// is evaluated after that, by the wrong clock.
 func TestAClockThatIsSetDuringAReconcileIsSuspect(t *testing.T) {
 	w := newWorld(t, nil)
 	set := func() {}

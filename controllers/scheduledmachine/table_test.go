@@ -46,8 +46,8 @@ func (w *world) row(query string) map[string]any {
 	return row
 }
 
-// TestTheTableTellsHowItStands checks the printer columns. Most people see no other status of a machine.
-func TestTheTableTellsHowItStands(t *testing.T) {
+// TestPrinterColumns checks the printer columns. Most people see no other status of a machine.
+func TestPrinterColumns(t *testing.T) {
 	w := newWorld(t, func(sm *v1alpha1.ScheduledMachine) {
 		sm.Spec.Schedule.DaysOfWeek, sm.Spec.Schedule.HoursOfDay = []string{"mon - fri", "sun"}, []string{"9-17"}
 	})

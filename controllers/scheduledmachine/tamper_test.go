@@ -90,7 +90,7 @@ func (w *world) seen() string {
 		st.MachineRef != nil, st.BootstrapRef != nil, st.InfrastructureRef != nil, st.NodeRef != nil)
 }
 
-func TestNoMarkOfOursIsLoadBearing(t *testing.T) {
+func TestTamperedMetadataChangesNoOutcome(t *testing.T) {
 	t.Parallel()
 	for phase, enter := range tampered {
 		want := story(t, enter, func(*world) {})
@@ -113,7 +113,7 @@ func TestNoMarkOfOursIsLoadBearing(t *testing.T) {
 					}
 				})
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-without, +with somebody who tampers:\n%s", diff)
+					t.Errorf("-without, +with tampering:\n%s", diff)
 				}
 			})
 		}

@@ -68,7 +68,7 @@ func (w *world) clone() (address string, ok bool) {
 	return address, ok
 }
 
-func TestMissingTemplateIsSaidAndTriedAgain(t *testing.T) {
+func TestAMissingTemplateIsReportedAndRetried(t *testing.T) {
 	w := newWorld(t, clonedFrom("desk"))
 	w.newTemplate(bootstrapTemplate("desk"), "")
 	w.clock.SetTime(monday.Add(time.Hour))
@@ -153,8 +153,8 @@ func TestTemplatesGoWithTheirCluster(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForATemplateToLeave turns the kill switch on while templates cannot be read.
-func TestNobodyWaitsForATemplateToLeave(t *testing.T) {
+// TestARemovalNeedsNoTemplate turns the kill switch on while templates cannot be read.
+func TestARemovalNeedsNoTemplate(t *testing.T) {
 	w := newWorld(t, clonedFrom("desk"))
 	w.newTemplate(bootstrapTemplate("desk"), "")
 	w.newTemplate(infraTemplate("desk"), "192.0.2.1")

@@ -82,7 +82,7 @@ func blind(t *testing.T, o outage) (w *world, see func()) {
 	return w, func() { lasts = false }
 }
 
-func TestWhatCannotBeReadIsNotTakenAway(t *testing.T) {
+func TestAnUnreadableChildIsKept(t *testing.T) {
 	for name, o := range outages {
 		t.Run(name, func(t *testing.T) {
 			w, see := blind(t, o)
@@ -121,7 +121,7 @@ func TestTheWindowEndsWhileTheInfrastructureCannotBeRead(t *testing.T) {
 			w.settle()
 			w.want(v1alpha1.PhaseShuttingDown, v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ShuttingDownReason)
 			if b, ok := w.bootstrap(); !ok || !b.GetDeletionTimestamp().IsZero() {
-				t.Error("the bootstrap config was deleted, and nobody knows whether the infrastructure still needs it")
+				t.Error("the bootstrap config was deleted, although the infrastructure may still need it")
 			}
 			for range 12 {
 				if wait := w.reconcile().RequeueAfter; wait > 30*time.Second {
@@ -142,7 +142,7 @@ func TestTheWindowEndsWhileTheInfrastructureCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestNothingIsMadeThatMayExist(t *testing.T) {
+func TestAnUnreadableKindCreatesNothing(t *testing.T) {
 	lasts := true
 	w := newWorld(t, nil)
 	w.r = w.reconciler(w.Recorded(outages["VersionNotServed"].reads(&lasts)))
@@ -155,7 +155,7 @@ func TestNothingIsMadeThatMayExist(t *testing.T) {
 	lasts = false
 	w.settle()
 	if _, ok := w.machine(); !ok {
-		t.Error("joins once everybody can be seen")
+		t.Error("joins once all children can be read")
 	}
 }
 

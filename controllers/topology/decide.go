@@ -15,6 +15,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/variable"
 )
 
@@ -92,11 +93,7 @@ func desired(name string, m variable.Machine, cluster *clusterv1.Cluster) *v1alp
 	if filter, ok := cluster.Labels[clusterv1.WatchLabel]; ok {
 		sm.Labels[clusterv1.WatchLabel] = filter
 	}
-	// The reference is not a controller reference, as for all ScheduledMachines. clusterctl move and the garbage
-	// collector follow it.
-	sm.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
-	}}
+	sm.OwnerReferences = []metav1.OwnerReference{children.ClusterReference(cluster)}
 	return sm
 }
 

@@ -22,9 +22,9 @@ func (w *world) reading(reads interceptor.Funcs) {
 	w.r.Reader = interceptor.NewClient(w.Recorded(interceptor.Funcs{List: byIndex}).(client.WithWatch), reads)
 }
 
-// TestALateCacheTakesNothingOver covers a person's ScheduledMachine with the next name of the topology, and with the
+// TestAStaleCacheTakesNothingOver covers a person's ScheduledMachine with the next name of the topology, and with the
 // same content. The cache does not show it yet.
-func TestALateCacheTakesNothingOver(t *testing.T) {
+func TestAStaleCacheTakesNothingOver(t *testing.T) {
 	w := newWorld(t, item("a", "9-17"))
 	w.reconcile()
 	theirs := w.machine("a")
@@ -106,8 +106,8 @@ func (w *world) wantNothingOf(old *clusterv1.Cluster) {
 	w.want("a:9-17", applied, "")
 }
 
-// TestWhichMachinesWakeTheirCluster covers creations and changes of ScheduledMachines.
-func TestWhichMachinesWakeTheirCluster(t *testing.T) {
+// TestOwnedMachinesEnqueueTheirCluster covers creations and changes of ScheduledMachines.
+func TestOwnedMachinesEnqueueTheirCluster(t *testing.T) {
 	ours, theirs := &v1alpha1.ScheduledMachine{}, &v1alpha1.ScheduledMachine{}
 	ours.Labels = map[string]string{v1alpha1.TopologyOwnedLabel: ""}
 	for name, tc := range map[string]struct {

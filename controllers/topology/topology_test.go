@@ -73,7 +73,7 @@ func TestVariableTakenAwayTakesItsMachines(t *testing.T) {
 	w.want("", "", "")
 	w.wantQuiet()
 	if !conditions.IsTrue(w.cluster, clusterv1.AvailableCondition) {
-		t.Errorf("somebody else's condition is gone: %+v", w.cluster.Status.Conditions)
+		t.Errorf("a condition of another controller is gone: %+v", w.cluster.Status.Conditions)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestMachinesAreOfTheManagerOfTheirCluster(t *testing.T) {
 	w.r.WithWatchFilter("mine")
 	w.reconcile()
 	if got := w.machine("a").Labels[clusterv1.WatchLabel]; got != "mine" {
-		t.Errorf("nobody would look after it: %q", got)
+		t.Errorf("no controller would own it: %q", got)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestOldListDeletesNothing(t *testing.T) {
 	w.wantNothingOf(old)
 }
 
-func TestTellsOfEveryChangeOnce(t *testing.T) {
+func TestEachChangeIsAnnouncedOnce(t *testing.T) {
 	w := newWorld(t, item("a", "9-24"))
 	w.reconcile()
 	w.reconcile()
@@ -286,16 +286,16 @@ func TestCrashPoints(t *testing.T) {
 		t.Helper()
 		w := newWorld(t, item("a", "9-17"), item("b", "9-17"))
 		w.Fail = fail
-		tell := func() {
+		report := func() {
 			stations = append(stations, w.machines()+" "+w.conditionText())
 		}
 		w.settle()
-		tell()
+		report()
 		for _, items := range [][]string{{item("a", "10"), item("b", "9-17")}, {item("a", "10"), item("c", "9-17")}, {}} {
 			w.setItems(items...)
 			w.settle()
 			w.settle() // The deletion of a machine triggers a reconcile.
-			tell()
+			report()
 		}
 		return stations, len(w.Writes)
 	})

@@ -106,6 +106,12 @@ func owner(sm *v1alpha1.ScheduledMachine, controller bool) metav1.OwnerReference
 	return *ref
 }
 
+// ClusterReference returns an owner reference to a Cluster. It is not a controller reference. clusterctl move and the
+// garbage collector follow it.
+func ClusterReference(cluster *clusterv1.Cluster) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID}
+}
+
 // ClusterOwner returns an owner reference to the Cluster if sm has one. With it, the garbage collector does not
 // delete the Machine in a foreground deletion of its ScheduledMachine, because the Machine has another owner.
 // Otherwise the infrastructure would be deleted while the Machine is being drained.

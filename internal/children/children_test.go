@@ -86,9 +86,9 @@ func TestOutdated(t *testing.T) {
 	}{
 		"AsMade":         {"Nothing is to be applied.", nil, nil, false},
 		"LabelAdded":     {"Metadata follows the spec at once.", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.MachineTemplate.Labels = map[string]string{"a": "b"} }, nil, true},
-		"LabelLost":      {"Somebody took our label off.", nil, func(m *clusterv1.Machine) { delete(m.Labels, v1alpha1.ScheduledMachineLabel) }, true},
+		"LabelLost":      {"A client removed our label.", nil, func(m *clusterv1.Machine) { delete(m.Labels, v1alpha1.ScheduledMachineLabel) }, true},
 		"TimeoutChanged": {"It counts for the next drain.", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.NodeDrainTimeout = "1h" }, nil, true},
-		"TimeoutDrifted": {"Somebody edited it.", nil, func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(7)) }, true},
+		"TimeoutDrifted": {"A client edited it.", nil, func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(7)) }, true},
 		"OwnerLost":      {"Without an owner, a MachineSet may adopt it.", nil, func(m *clusterv1.Machine) { m.OwnerReferences = nil }, true},
 		"OthersMayAdd":   {"Labels and annotations of others are theirs.", nil, func(m *clusterv1.Machine) { m.Labels["x"], m.Annotations["y"] = "1", "2" }, false},
 		"TemplateNamed": {

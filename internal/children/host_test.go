@@ -15,19 +15,19 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 )
 
-// TestWhatIsKnownIsOfOneMachine checks that the status applies only to the Machine with the recorded UID.
-func TestWhatIsKnownIsOfOneMachine(t *testing.T) {
+// TestKnownHostIsOfOneMachine checks that the status applies only to the Machine with the recorded UID.
+func TestKnownHostIsOfOneMachine(t *testing.T) {
 	made := metav1.NewTime(time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC))
-	believed := ingest.Host{Node: "n1", ProviderID: "lab://1", MachineID: "m1"}
+	accepted := ingest.Host{Node: "n1", ProviderID: "lab://1", MachineID: "m1"}
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*v1alpha1.ScheduledMachine, *clusterv1.Machine)
 		want   ingest.Host
 	}{
-		"Same": {"It was believed of this one.", func(*v1alpha1.ScheduledMachine, *clusterv1.Machine) {}, believed},
-		"OfAnotherTime": {"Anybody can write when it was made.", func(_ *v1alpha1.ScheduledMachine, m *clusterv1.Machine) {
+		"Same": {"It was accepted for this one.", func(*v1alpha1.ScheduledMachine, *clusterv1.Machine) {}, accepted},
+		"OfAnotherTime": {"Any client can write when it was made.", func(_ *v1alpha1.ScheduledMachine, m *clusterv1.Machine) {
 			m.Annotations = map[string]string{v1alpha1.CreatedAnnotation: "2020-03-02T12:00:00Z"}
-		}, believed},
+		}, accepted},
 		"MadeAnew":     {"One of the same name and age is another.", func(_ *v1alpha1.ScheduledMachine, m *clusterv1.Machine) { m.UID = "2" }, ingest.Host{}},
 		"NothingKnown": {"Nothing was reported yet.", func(sm *v1alpha1.ScheduledMachine, _ *clusterv1.Machine) { sm.Status.MachineRef = nil }, ingest.Host{}},
 		"NoNode": {"Its Node was not known.", func(sm *v1alpha1.ScheduledMachine, _ *clusterv1.Machine) { sm.Status.NodeRef = nil }, ingest.Host{

@@ -25,7 +25,7 @@ func isMachineOf(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
 	if ref := metav1.GetControllerOf(obj); ref != nil {
 		return ref.UID == sm.UID
 	}
-	return owns(sm, obj) || labelled(obj, sm) || unmarked(obj) == sm.Name
+	return owns(sm, obj) || labelled(obj, sm) || scheduledMachineByName(obj) == sm.Name
 }
 
 // isPartOf reports whether obj, with the name of the child, is the bootstrap config or infrastructure machine
@@ -53,12 +53,9 @@ func labelled(obj client.Object, sm *v1alpha1.ScheduledMachine) bool {
 }
 
 func refers(machine *clusterv1.Machine, obj client.Object) bool {
-	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()
-	return slices.ContainsFunc([]clusterv1.ContractVersionedObjectReference{
-		machine.Spec.Bootstrap.ConfigRef, machine.Spec.InfrastructureRef,
-	}, func(ref clusterv1.ContractVersionedObjectReference) bool {
-		return ref.APIGroup == kind.Group && ref.Kind == kind.Kind && ref.Name == obj.GetName()
-	})
+	kind := obj.GetObjectKind().GroupVersionKind()
+	ref := clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: obj.GetName()}
+	return ref == machine.Spec.Bootstrap.ConfigRef || ref == machine.Spec.InfrastructureRef
 }
 
 // ParentOf returns the name of the ScheduledMachine of which obj is a child, empty if none. The owner reference
@@ -73,12 +70,12 @@ func ParentOf(obj client.Object) string {
 	if name := obj.GetLabels()[v1alpha1.ScheduledMachineLabel]; name != "" {
 		return name
 	}
-	return unmarked(obj)
+	return scheduledMachineByName(obj)
 }
 
-// unmarked returns the name of the ScheduledMachine that a Machine was made for, if both our owner reference
-// and our label were removed. It is empty for every other object.
-func unmarked(obj client.Object) string {
+// scheduledMachineByName returns the name of the ScheduledMachine that a Machine was made for, if both our owner
+// reference and our label were removed. It is empty for every other object.
+func scheduledMachineByName(obj client.Object) string {
 	_, created := obj.GetAnnotations()[v1alpha1.CreatedAnnotation]
 	name, ours := strings.CutSuffix(obj.GetName(), NamesOf("").Machine)
 	if !created || !ours || metav1.GetControllerOf(obj) != nil || obj.GetLabels()[v1alpha1.ScheduledMachineLabel] != "" {

@@ -136,10 +136,20 @@ func empty(value any) bool {
 // Desired builds the child. It reads a template live. If a template or kind cannot be used, it adds a Problem
 // to s and returns nil.
 func (r Reader) Desired(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
-	if !p.cloned() {
-		return r.embedded(ctx, s, p)
+	source := p.Kind()
+	if p.cloned() {
+		source = schema.FromAPIVersionAndKind(p.template.APIVersion, p.template.Kind)
 	}
-	template, err := r.template(ctx, s, p)
+	switch err := r.kinds().ToMake(ctx, source); {
+	case errors.Is(err, kinds.ErrNotInstalled), errors.Is(err, kinds.ErrUnusable), errors.Is(err, kinds.ErrNotServed):
+		s.Problems = append(s.Problems, Problem{p.Field, err.Error()})
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !p.cloned():
+		return p.embedded()
+	}
+	template, err := r.template(ctx, s, p, source)
 	if template == nil || err != nil {
 		return nil, err
 	}
@@ -151,25 +161,8 @@ func (r Reader) Desired(ctx context.Context, s *Set, p Part) (*unstructured.Unst
 	return desired, nil
 }
 
-// embedded builds the child from the spec. If the kind cannot be used or is not served in that version, it adds
-// a Problem to s and returns nil.
-func (r Reader) embedded(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
-	if usable, err := r.usable(ctx, s, p.Field, p.Kind()); err != nil || !usable {
-		return nil, err
-	}
-	return p.embedded()
-}
-
-// usable reports whether objects of a kind can be read and created. If not, it adds a Problem to s.
-func (r Reader) usable(ctx context.Context, s *Set, field string, kind schema.GroupVersionKind) (bool, error) {
-	err := r.kinds().ToMake(ctx, kind)
-	if errors.Is(err, kinds.ErrNotInstalled) || errors.Is(err, kinds.ErrUnusable) || errors.Is(err, kinds.ErrNotServed) {
-		s.Problems = append(s.Problems, Problem{field, err.Error()})
-		return false, nil
-	}
-	return err == nil, err
-}
-
+// embedded builds the child from the spec. sm is not its controller: Cluster API's machine controller makes the Machine
+// the controller, and fails on an object that has another one (ADR 0002).
 func (p Part) embedded() (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if len(p.inline.Spec.Raw) > 0 {
@@ -185,17 +178,13 @@ func (p Part) embedded() (*unstructured.Unstructured, error) {
 	u.SetName(p.Name)
 	u.SetLabels(labelsOf(p.owner))
 	u.SetAnnotations(p.annotations())
-	u.SetOwnerReferences([]metav1.OwnerReference{p.ownerReference()})
+	u.SetOwnerReferences([]metav1.OwnerReference{owner(p.owner, false)})
 	return u, nil
 }
 
 func (p Part) annotations() map[string]string {
 	return map[string]string{v1alpha1.SpecHashAnnotation: p.Hash()}
 }
-
-// ownerReference does not make sm the controller. Cluster API's machine controller makes the Machine the
-// controller, and fails on an object that has another one (ADR 0002).
-func (p Part) ownerReference() metav1.OwnerReference { return owner(p.owner, false) }
 
 // clone builds the child from its template as Cluster API does. problem describes what is wrong with the
 // template.
@@ -206,7 +195,7 @@ func (p Part) clone(template *unstructured.Unstructured) (u *unstructured.Unstru
 	ref := &corev1.ObjectReference{APIVersion: p.template.APIVersion, Kind: p.template.Kind, Name: p.template.Name}
 	u, err := external.GenerateTemplate(&external.GenerateTemplateInput{
 		Template: template, TemplateRef: ref, Namespace: p.owner.Namespace, Name: p.Name, ClusterName: p.owner.Spec.ClusterName,
-		OwnerRef: new(p.ownerReference()), Labels: labelsOf(p.owner), Annotations: p.annotations(),
+		OwnerRef: new(owner(p.owner, false)), Labels: labelsOf(p.owner), Annotations: p.annotations(),
 	})
 	if err != nil {
 		return nil, err.Error()
@@ -218,11 +207,7 @@ func (p Part) clone(template *unstructured.Unstructured) (u *unstructured.Unstru
 }
 
 // template reads the template. If it does not exist, it adds a Problem to s and returns nil.
-func (r Reader) template(ctx context.Context, s *Set, p Part) (*unstructured.Unstructured, error) {
-	gvk := schema.FromAPIVersionAndKind(p.template.APIVersion, p.template.Kind)
-	if usable, err := r.usable(ctx, s, p.Field, gvk); err != nil || !usable {
-		return nil, err
-	}
+func (r Reader) template(ctx context.Context, s *Set, p Part, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	template := &unstructured.Unstructured{}
 	template.SetGroupVersionKind(gvk)
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: p.owner.Namespace, Name: p.template.Name}, template)

@@ -35,7 +35,7 @@ func cloned(kind, name string) func(*v1alpha1.ScheduledMachine) {
 	}
 }
 
-func TestHashIsThatOfTheMeaning(t *testing.T) {
+func TestHashIgnoresKeyOrder(t *testing.T) {
 	hash := func(change func(*v1alpha1.ScheduledMachine)) string {
 		return children.InfrastructureOf(machineOf(change)).Hash()
 	}

@@ -142,12 +142,15 @@ func (r Reader) Read(ctx context.Context, sm *v1alpha1.ScheduledMachine, liveFal
 		s.ForeignMachine = true
 		s.foreign("machineTemplate", MachineKind.Kind, name)
 	}
+	var refs clusterv1.MachineSpec
 	if s.Machine != nil {
+		refs = s.Machine.Spec
 		liveFallback = s.Machine.DeletionTimestamp.IsZero() || s.Expedited()
 	}
-	bootstrap, infrastructure := kindsOf(sm, s.Machine)
-	s.Bootstrap, s.BootstrapUnknown = r.find(ctx, &s, BootstrapOf(sm), bootstrap, liveFallback)
-	s.Infrastructure, s.InfrastructureUnknown = r.find(ctx, &s, InfrastructureOf(sm), infrastructure, liveFallback)
+	p, ref := BootstrapOf(sm), refs.Bootstrap.ConfigRef
+	s.Bootstrap, s.BootstrapUnknown = r.find(ctx, &s, p, kindsOf(p, ref, sm.Status.BootstrapRef), liveFallback)
+	p, ref = InfrastructureOf(sm), refs.InfrastructureRef
+	s.Infrastructure, s.InfrastructureUnknown = r.find(ctx, &s, p, kindsOf(p, ref, sm.Status.InfrastructureRef), liveFallback)
 	return s, nil
 }
 
@@ -161,17 +164,18 @@ func (r Reader) Machine(ctx context.Context, sm *v1alpha1.ScheduledMachine) (*cl
 	return machine, nil
 }
 
-// kindsOf returns the possible kinds of the children. The references of the Machine have precedence. Without a
+// kindsOf returns the possible kinds of a child. The reference of the Machine has precedence. Without a
 // Machine they are the kind in the status and the kind in the spec. After an edit of the kind, the old object
 // must still be found.
-func kindsOf(sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) (bootstrap, infrastructure []schema.GroupKind) {
-	bootstrap = appendKind(reported(sm.Status.BootstrapRef), BootstrapOf(sm).Kind().GroupKind())
-	infrastructure = appendKind(reported(sm.Status.InfrastructureRef), InfrastructureOf(sm).Kind().GroupKind())
-	if machine != nil {
-		bootstrap = referred(machine.Spec.Bootstrap.ConfigRef, bootstrap)
-		infrastructure = referred(machine.Spec.InfrastructureRef, infrastructure)
+func kindsOf(p Part, ref clusterv1.ContractVersionedObjectReference, status *v1alpha1.ChildReference) []schema.GroupKind {
+	if ref.Kind != "" {
+		return []schema.GroupKind{{Group: ref.APIGroup, Kind: ref.Kind}}
 	}
-	return bootstrap, infrastructure
+	possible := reported(status)
+	if kind := p.Kind().GroupKind(); !slices.Contains(possible, kind) {
+		possible = append(possible, kind)
+	}
+	return possible
 }
 
 // MayBeOf reports whether a child of sm, or its template, may have this kind.
@@ -189,20 +193,6 @@ func reported(ref *v1alpha1.ChildReference) []schema.GroupKind {
 		return nil
 	}
 	return []schema.GroupKind{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()}
-}
-
-func referred(ref clusterv1.ContractVersionedObjectReference, fallback []schema.GroupKind) []schema.GroupKind {
-	if ref.Kind == "" {
-		return fallback
-	}
-	return []schema.GroupKind{{Group: ref.APIGroup, Kind: ref.Kind}}
-}
-
-func appendKind(all []schema.GroupKind, kind schema.GroupKind) []schema.GroupKind {
-	if slices.Contains(all, kind) {
-		return all
-	}
-	return append(all, kind)
 }
 
 // find returns the first child of sm among the kinds. unread reports that a kind could not be read.

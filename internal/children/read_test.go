@@ -50,7 +50,7 @@ func define(crd *apiextensionsv1.CustomResourceDefinition, name client.ObjectKey
 	return apierrors.NewNotFound(schema.GroupResource{}, name.Name)
 }
 
-func TestWhatIsLookedUpLive(t *testing.T) {
+func TestLiveReads(t *testing.T) {
 	sm := machineOf(nil)
 	present := live(t, sm)
 	leaving := present.DeepCopy()
@@ -61,7 +61,7 @@ func TestWhatIsLookedUpLive(t *testing.T) {
 		liveFallback bool
 		want         int
 	}{
-		"NotSure": {"A cache will do for who is about to look again anyway.", nil, false, 0},
+		"NotSure": {"A cache suffices for a decision that is made again soon.", nil, false, 0},
 		"Nothing": {"Before something counts as gone, the API server says so.", nil, true, 3},
 		"Present": {"Whether a Machine that lives has lost its infrastructure decides about its life.", present, true, 2},
 		"Leaving": {"A departure wakes us many times, and each would ask for what is gone already.", leaving, true, 0},

@@ -3,6 +3,7 @@
 package children
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,18 +41,10 @@ func (s *Set) WaitsFor(hooks ForeignHookPolicy) []string {
 	if s.Machine == nil || hooks == BypassHooks {
 		return nil
 	}
-	var found []string
-	for key := range s.Machine.Annotations {
-		if slices.Contains(ourHooks, key) {
-			continue
-		}
-		if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) ||
-			strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
-			found = append(found, key)
-		}
-	}
-	slices.Sort(found)
-	return found
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.Machine.Annotations)), func(key string) bool {
+		return slices.Contains(ourHooks, key) || !strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) &&
+			!strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix)
+	})
 }
 
 // NextToDelete returns the object that a removal deletes after the Machine, nil if there is none. The deletion of a
@@ -105,8 +98,8 @@ func RemoveHooks(m *clusterv1.Machine) {
 	}
 }
 
-// Withdraw removes the departure record from m, and undoes the changes that came with it. It also restores our hooks, which hold the
-// Machine if another client deletes it.
+// Withdraw removes the departure record from m, and undoes the changes that came with it. It also restores our hooks,
+// which hold the Machine if another client deletes it.
 func Withdraw(m *clusterv1.Machine) {
 	d, _ := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])
 	for _, key := range d.Skips {

@@ -24,9 +24,9 @@ func annotated(keys ...string) *clusterv1.Machine {
 	return m
 }
 
-// TestWhoseHooksARemovalWaitsFor has another owner's hook that protects data. The infrastructure stays until
+// TestARemovalWaitsForForeignHooks has another owner's hook that protects data. The infrastructure stays until
 // the hook is removed, unless the manager bypasses such hooks.
-func TestWhoseHooksARemovalWaitsFor(t *testing.T) {
+func TestARemovalWaitsForForeignHooks(t *testing.T) {
 	t.Parallel()
 	drain, terminate := clusterv1.PreDrainDeleteHookAnnotationPrefix+"/a", clusterv1.PreTerminateDeleteHookAnnotationPrefix+"/b"
 	for name, tc := range map[string]struct {
@@ -35,10 +35,10 @@ func TestWhoseHooksARemovalWaitsFor(t *testing.T) {
 		want    []string
 	}{
 		"NoMachine":    {"There is nothing to put a hook on.", nil, nil},
-		"Nobody":       {"Other annotations are no hooks.", annotated("example.org/a"), nil},
+		"NoHook":       {"Other annotations are no hooks.", annotated("example.org/a"), nil},
 		"Ours":         {"We do not wait for ourselves.", annotated(v1alpha1.PreDrainHookAnnotation, v1alpha1.PreTerminateHookAnnotation), nil},
-		"PreDrain":     {"Somebody has to do something before the drain.", annotated(drain), []string{drain}},
-		"PreTerminate": {"Somebody has to do something before the end.", annotated(terminate), []string{terminate}},
+		"PreDrain":     {"Its owner has work to do before the drain.", annotated(drain), []string{drain}},
+		"PreTerminate": {"Its owner has work to do before the end.", annotated(terminate), []string{terminate}},
 		"Both":         {"In one order, for people.", annotated(terminate, drain, v1alpha1.PreDrainHookAnnotation), []string{drain, terminate}},
 	} {
 		infra := &unstructured.Unstructured{}
@@ -55,9 +55,9 @@ func TestWhoseHooksARemovalWaitsFor(t *testing.T) {
 	}
 }
 
-// TestWhatARemovalDeletesLast checks that the bootstrap config is deleted only after the infrastructure is
+// TestNextToDelete checks that the bootstrap config is deleted only after the infrastructure is
 // known to be gone. Providers read it while they clean up a host.
-func TestWhatARemovalDeletesLast(t *testing.T) {
+func TestNextToDelete(t *testing.T) {
 	t.Parallel()
 	infra, bootstrap := &unstructured.Unstructured{}, &unstructured.Unstructured{}
 	for name, tc := range map[string]struct {
@@ -67,7 +67,7 @@ func TestWhatARemovalDeletesLast(t *testing.T) {
 	}{
 		"All":       {"The Machine takes its bootstrap config along.", children.Set{Machine: annotated(), Infrastructure: infra, Bootstrap: bootstrap}, infra},
 		"Machine":   {"It does so without infrastructure, too.", children.Set{Machine: annotated(), Bootstrap: bootstrap}, nil},
-		"NoMachine": {"Nobody else deletes it.", children.Set{Infrastructure: infra, Bootstrap: bootstrap}, infra},
+		"NoMachine": {"Nothing else deletes it.", children.Set{Infrastructure: infra, Bootstrap: bootstrap}, infra},
 		"Bootstrap": {"It is what is left.", children.Set{Bootstrap: bootstrap}, bootstrap},
 		"Unknown":   {"What cannot be read is not gone.", children.Set{Bootstrap: bootstrap, InfrastructureUnknown: true}, nil},
 		"Nothing":   {"There is nothing.", children.Set{}, nil},
@@ -78,9 +78,9 @@ func TestWhatARemovalDeletesLast(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenBackOfADeparture checks that Withdraw removes only annotations of the departure, whatever the
+// TestWithdrawRemovesOnlyItsAnnotations checks that Withdraw removes only annotations of the departure, whatever the
 // record contains.
-func TestWhatIsTakenBackOfADeparture(t *testing.T) {
+func TestWithdrawRemovesOnlyItsAnnotations(t *testing.T) {
 	t.Parallel()
 	theirs := clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"
 	m := annotated(theirs, clusterv1.ExcludeNodeDrainingAnnotation)

@@ -34,10 +34,10 @@ func TestTimesOutliveAMove(t *testing.T) {
 	}{
 		"Moved":    {"It is the machine that was made before.", nil, made, time.Time{}, false},
 		"Made":     {"One instant has one time.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = at(moved.Add(-slack)) }, moved, time.Time{}, false},
-		"NotOurs":  {"A Machine of somebody else was made when it was.", func(m *clusterv1.Machine) { m.Annotations = nil }, moved, time.Time{}, false},
+		"NotOurs":  {"The creation of a foreign Machine is its own.", func(m *clusterv1.Machine) { m.Annotations = nil }, moved, time.Time{}, false},
 		"Edited":   {"Nonsense counts for nothing.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = "yesterday" }, moved, time.Time{}, false},
 		"Tomorrow": {"Nor does a clock that ran ahead.", func(m *clusterv1.Machine) { m.Annotations[v1alpha1.CreatedAnnotation] = at(moved.Add(time.Hour)) }, moved, time.Time{}, false},
-		"Leaves": {"Somebody took hook and record away.", func(m *clusterv1.Machine) {
+		"Leaves": {"A client removed hook and record.", func(m *clusterv1.Machine) {
 			m.DeletionTimestamp = new(metav1.NewTime(moved))
 			delete(m.Annotations, v1alpha1.PreDrainHookAnnotation)
 		}, made, moved, false},
@@ -49,7 +49,7 @@ func TestTimesOutliveAMove(t *testing.T) {
 			true,
 		},
 		"Refused": {
-			"Nobody has deleted it, whatever was to be done.",
+			"It was not deleted, although that was requested.",
 			func(m *clusterv1.Machine) {
 				d := v1alpha1.NewDeparture(v1alpha1.WindowClosed, made, "a")
 				d.MachineUID = m.UID
@@ -69,7 +69,7 @@ func TestTimesOutliveAMove(t *testing.T) {
 			made, made, false,
 		},
 		"WantedAtOnceNoMore": {
-			"Whoever wanted it at once takes that back.",
+			"The urgent request is withdrawn.",
 			func(m *clusterv1.Machine) {
 				d := v1alpha1.NewDeparture(v1alpha1.KilledByPerson, made, "a")
 				d.MachineUID = m.UID
@@ -139,7 +139,7 @@ func TestTimesOutliveAMove(t *testing.T) {
 	}
 }
 
-func TestWhatIsOnRecordOfADeparture(t *testing.T) {
+func TestDepartureRecords(t *testing.T) {
 	now := made.Add(time.Hour)
 	window := v1alpha1.NewDeparture(v1alpha1.WindowClosed, made.Add(time.Minute), "a1")
 	owner := v1alpha1.NewDeparture(v1alpha1.ReclaimedByOwner, now, "b2")
@@ -168,7 +168,7 @@ func TestWhatIsOnRecordOfADeparture(t *testing.T) {
 		"OwnerComes":  {"In the middle of a departure.", window, deleted, owner, owner},
 		"OwnerStays":  {"Nothing makes that less urgent.", owner, deleted, v1alpha1.NewDeparture(v1alpha1.WindowClosed, now, "c3"), owner},
 		"KilledTwice": {"Nor another of the kind.", owner, deleted, v1alpha1.NewDeparture(v1alpha1.KilledByPerson, now, "c3"), owner},
-		"NoReason":    {"Whoever does not know says nothing.", window, stays, v1alpha1.NewDeparture("", now, "c3"), window},
+		"NoReason":    {"A writer without a reason writes nothing.", window, stays, v1alpha1.NewDeparture("", now, "c3"), window},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestAMovedMachineSettles(t *testing.T) {
 	}{
 		"Arrived":     {"Cluster API has not looked at it.", nil, time.Hour, true, time.Time{}},
 		"Unreachable": {"It has looked, and did not see the workload cluster yet.", ready(metav1.ConditionUnknown), time.Second, true, moved.Add(time.Minute)},
-		"StaysSo":     {"Nobody waits for that for ever.", ready(metav1.ConditionUnknown), time.Minute, false, moved.Add(time.Minute)},
+		"StaysSo":     {"The wait for that is bounded.", ready(metav1.ConditionUnknown), time.Minute, false, moved.Add(time.Minute)},
 		"NoNode":      {"It has looked, and there is none.", ready(metav1.ConditionFalse), time.Second, false, time.Time{}},
 		"Found":       {"It has its Node.", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "box" }, time.Second, false, time.Time{}},
 		"NotMade":     {"It had no Node when it was moved.", func(m *clusterv1.Machine) { m.Spec.ProviderID = "" }, time.Second, false, time.Time{}},
@@ -246,10 +246,10 @@ func TestForOwner(t *testing.T) {
 		want    bool
 	}{
 		"Asked":         {"Its owner asked, and it goes.", record(v1alpha1.ReclaimedByOwner, "m"), true, true},
-		"Stays":         {"Nobody has told it to go.", record(v1alpha1.ReclaimedByOwner, "m"), false, false},
+		"Stays":         {"It is not being deleted.", record(v1alpha1.ReclaimedByOwner, "m"), false, false},
 		"Closed":        {"It goes for another reason.", record(v1alpha1.WindowClosed, "m"), true, false},
 		"AnotherBefore": {"The record came along in a move or a restore.", record(v1alpha1.ReclaimedByOwner, "before"), true, false},
-		"NoRecord":      {"Nobody has said why.", "", true, false},
+		"NoRecord":      {"No reason is recorded.", "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := live(t, machineOf(nil))

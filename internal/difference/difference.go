@@ -32,7 +32,9 @@ func Between(path string, before, after any) (fields []Field) {
 	afterList, isListToo := after.([]any)
 	switch {
 	case isMap && isMapToo:
-		for _, key := range slices.Sorted(maps.Keys(union(beforeMap, afterMap))) {
+		union := maps.Clone(beforeMap)
+		maps.Copy(union, afterMap)
+		for _, key := range slices.Sorted(maps.Keys(union)) {
 			fields = append(fields, Between(child(path, key), beforeMap[key], afterMap[key])...)
 		}
 	case isList && isListToo:
@@ -90,12 +92,6 @@ func hasKeys(v any, keys value.FieldList) bool {
 func Within(path, field string) bool {
 	rest, ok := strings.CutPrefix(path, field)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
-}
-
-func union(a, b map[string]any) map[string]any {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
 }
 
 func element(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }

@@ -42,7 +42,8 @@ func (id ID) proof() bool { return id.Kind != MachineID }
 type Claim struct {
 	// Namespace and Name identify the claim.
 	Namespace, Name string
-	// Wants are the names of the host that the object requests. For another object, the names that a lookup found suffice.
+	// Wants are the names of the host that the object requests. A claim that is only compared with mine needs just the
+	// names that both have.
 	Wants []ID
 	// Has are the names of the host that it uses or is about to use. It is empty if it uses none.
 	Has []ID

@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 			want: hosts.Alone, wantOther: hosts.Alone,
 		},
 		"WhoCameFirstInTime": {
-			reason: "Nobody uses it yet: the earlier claim counts, whatever it is called.",
+			reason: "No claim uses it yet: the earlier one counts, whatever it is called.",
 			mine:   claim("z", 0, nil), o: claim("a", 1, nil), want: hosts.First, wantOther: hosts.Second,
 		},
 		"AnEditComesSecond": {
@@ -97,12 +97,12 @@ func TestJudge(t *testing.T) {
 			want:   hosts.First, wantOther: hosts.Second,
 		},
 		"TheOwnerHasIt": {
-			reason: "Whoever came first: what the owner said to one holds for the other.",
+			reason: "The order does not matter: a request to one object holds for the other.",
 			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Request = "java" }),
 			want: hosts.Withheld, wantOther: hosts.Second,
 		},
 		"AnOwnerOfAnotherNamespace": {
-			reason: "Whoever may write there has no say here.",
+			reason: "Write access there gives none here.",
 			mine:   claim("a", 0, nil), o: claim("b", 1, func(c *hosts.Claim) { c.Request, c.Namespace = "java", "lab" }),
 			want: hosts.First, wantOther: hosts.Second,
 		},
@@ -188,8 +188,8 @@ func TestExactlyOneActsOnAFreshHost(t *testing.T) {
 	})
 }
 
-// TestNobodyActsThatSeesTooLittle shows each claim only some of the others, as a stale cache does.
-func TestNobodyActsThatSeesTooLittle(t *testing.T) {
+// TestPartialViewsNeverAllowTwo shows each claim only some of the others, as a stale cache does.
+func TestPartialViewsNeverAllowTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var book hosts.Reservations
 		all, acting := claims(t), 0
@@ -226,17 +226,17 @@ func TestReservations(t *testing.T) {
 	take("a", true, image)
 	take("c", true, address)
 	b.Leave("b")
-	b.Leave("nobody")
+	b.Leave("none")
 	take("c", true, address, other)
 	ids := []hosts.ID{address, other, image}
-	for who, want := range map[string][]hosts.ID{"a": {image}, "b": nil, "c": {address, other}, "nobody": nil} {
-		if got := b.Taken(who, ids, noon); !slices.Equal(got, want) {
-			t.Errorf("%s has taken %v, want %v", who, got, want)
+	for name, want := range map[string][]hosts.ID{"a": {image}, "b": nil, "c": {address, other}, "none": nil} {
+		if got := b.Taken(name, ids, noon); !slices.Equal(got, want) {
+			t.Errorf("%s has taken %v, want %v", name, got, want)
 		}
 	}
 	take("a", true)
 	if got := b.Taken("a", ids, noon); len(got) > 0 {
-		t.Errorf("whoever names no host takes none: %v", got)
+		t.Errorf("a claim without a host takes one: %v", got)
 	}
 }
 
@@ -245,22 +245,22 @@ func TestAReservationExpires(t *testing.T) {
 	ids := []hosts.ID{address}
 	later := noon.Add(59 * time.Second)
 	if !b.Take("paused", ids, noon) || b.Take("b", ids, later) || len(b.Taken("paused", ids, later)) != 1 {
-		t.Error("for a minute nobody else may")
+		t.Error("another claim may within a minute")
 	}
 	later = noon.Add(time.Minute)
 	if got := b.Taken("paused", ids, later); len(got) > 0 {
-		t.Errorf("whoever noted it and went no further uses %v", got)
+		t.Errorf("a claim with an expired reservation uses %v", got)
 	}
 	if !b.Take("b", ids, later) {
-		t.Error("a note that nobody renews keeps the host from others")
+		t.Error("an expired reservation keeps the host from others")
 	}
 	b.Leave("paused")
 	if got := b.Taken("b", ids, later); len(got) != 1 {
-		t.Error("who was late took the note of the next away")
+		t.Error("a late claim removed the reservation of the next")
 	}
 }
 
-func TestConcerned(t *testing.T) {
+func TestAffected(t *testing.T) {
 	copies := func(n int) []hosts.Claim {
 		var all []hosts.Claim
 		for i := n; i > 0; i-- {
@@ -278,7 +278,7 @@ func TestConcerned(t *testing.T) {
 		"TheForemost":  {"It says that it is not alone.", claim("a", 500, nil), 3, []string{"c001"}},
 		"InTheMiddle":  {"Those before it do not wait for it.", claim("a", 2, nil), 3, []string{"c001", "c002", "c003"}},
 		"OfManyTheFew": {"One of the foremost comes next.", claim("a", 0, nil), 999, []string{"c001", "c002", "c003", "c004", "c005", "c006", "c007", "c008"}},
-		"OfManyBehind": {"Nobody but the foremost.", claim("a", 5000, nil), 999, []string{"c001"}},
+		"OfManyBehind": {"Only the first.", claim("a", 5000, nil), 999, []string{"c001"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -300,8 +300,8 @@ func TestConcerned(t *testing.T) {
 	}
 }
 
-// TestWhoComesNextIsConcerned removes one claim, and checks that the next one is enqueued.
-func TestWhoComesNextIsConcerned(t *testing.T) {
+// TestTheNextClaimIsAffected removes one claim, and checks that the next one is enqueued.
+func TestTheNextClaimIsAffected(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := claims(t)
 		for i := range all {
@@ -322,8 +322,8 @@ func TestWhoComesNextIsConcerned(t *testing.T) {
 	})
 }
 
-// TestWritingItDownKeepsTheOrder checks that recording Since keeps the order, whatever the clocks are.
-func TestWritingItDownKeepsTheOrder(t *testing.T) {
+// TestRecordingSinceKeepsTheOrder checks that recording Since keeps the order, whatever the clocks are.
+func TestRecordingSinceKeepsTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := claims(t)
 		mine := all[0]

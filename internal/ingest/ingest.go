@@ -60,7 +60,7 @@ type Claim struct {
 	// Running reports that the Machine is in the phase Running, in which no field may be missing.
 	Running bool
 	// NodeOf and ProviderIDOf name another Machine of the Cluster that reports the same value, empty if there
-	// is none. They are not needed if Says equals Known.
+	// is none. They are not needed for a value that is Known.
 	NodeOf, ProviderIDOf string
 }
 
@@ -91,8 +91,8 @@ func Screen(c Claim) (Host, []Rejection) {
 	return h, rejected
 }
 
-// wayOut is the end of the message for a changed report.
-const wayOut = "put it back; if the host is meant to be another, let the machine leave and join again"
+// howToResolve is the end of the message for a changed report.
+const howToResolve = "put it back; if the host is meant to be another, let the machine leave and join again"
 
 // screen returns the accepted value of a field, and why the report is rejected, empty if it is not.
 func (c Claim) screen(field, reported, known, other string) (value, why string) {
@@ -100,9 +100,9 @@ func (c Claim) screen(field, reported, known, other string) (value, why string) 
 	case reported == known && reported != "":
 		return known, ""
 	case known != "" && reported == "":
-		return known, fmt.Sprintf("Machine %s: %s is empty, and %q counts as before: %s", c.Name, field, known, wayOut)
+		return known, fmt.Sprintf("Machine %s: %s is empty, and %q counts as before: %s", c.Name, field, known, howToResolve)
 	case known != "":
-		return known, fmt.Sprintf("Machine %s: %s is %q, and %q counts as before: %s", c.Name, field, reported, known, wayOut)
+		return known, fmt.Sprintf("Machine %s: %s is %q, and %q counts as before: %s", c.Name, field, reported, known, howToResolve)
 	case reported == "" && c.Running:
 		return "", fmt.Sprintf("Machine %s: %s is empty although the Machine is Running: check its provider and Cluster API", c.Name, field)
 	case reported != "" && other != "":

@@ -41,22 +41,22 @@ func TestScreen(t *testing.T) {
 	}{
 		"First":             {"Nothing speaks against it.", ingest.Claim{Reported: box}, box, nil},
 		"Nothing":           {"A Machine that joins has none of it yet.", ingest.Claim{}, none, nil},
-		"Same":              {"It was believed before.", ingest.Claim{Reported: box, Known: box, Running: true}, box, nil},
+		"Same":              {"It was accepted before.", ingest.Claim{Reported: box, Known: box, Running: true}, box, nil},
 		"RunningWithout":    {"A Machine that runs has a Node and an ID.", ingest.Claim{Running: true}, none, []ingest.Reason{ingest.NodeRef, ingest.ProviderID}},
 		"AnotherNode":       {"Cluster API names a Node once.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.Node = "n2" }), Known: box}, box, []ingest.Reason{ingest.NodeRef}},
 		"AnotherNodesHost":  {"What another Node reports is no machine ID of this host.", ingest.Claim{Reported: ingest.Host{Node: "n2", ProviderID: "lab://1", MachineID: "m2"}, Known: box}, box, []ingest.Reason{ingest.NodeRef}},
 		"NodeTakenOff":      {"What is missing is not gone.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.Node = "" }), Known: box}, box, []ingest.Reason{ingest.NodeRef}},
 		"AnotherProviderID": {"A machine stays on its host.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.ProviderID = "lab://2" }), Known: box}, box, []ingest.Reason{ingest.ProviderID}},
 		"NoProviderID":      {"What is missing is not gone.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.ProviderID = "" }), Known: box}, box, []ingest.Reason{ingest.ProviderID}},
-		"SharedNode":        {"It goes to nobody anew.", ingest.Claim{Reported: box, NodeOf: "other"}, ingest.Host{ProviderID: "lab://1"}, []ingest.Reason{ingest.NodeRef}},
+		"SharedNode":        {"It is accepted for no new Machine.", ingest.Claim{Reported: box, NodeOf: "other"}, ingest.Host{ProviderID: "lab://1"}, []ingest.Reason{ingest.NodeRef}},
 		"SharedNodeStays":   {"It stays with who had it.", ingest.Claim{Reported: box, Known: box, NodeOf: "other"}, box, nil},
-		"SharedProviderID":  {"It goes to nobody anew.", ingest.Claim{Reported: box, ProviderIDOf: "other"}, with(func(h *ingest.Host) { h.ProviderID = "" }), []ingest.Reason{ingest.ProviderID}},
+		"SharedProviderID":  {"It is accepted for no new Machine.", ingest.Claim{Reported: box, ProviderIDOf: "other"}, with(func(h *ingest.Host) { h.ProviderID = "" }), []ingest.Reason{ingest.ProviderID}},
 		"SharedIDStays":     {"It stays with who had it.", ingest.Claim{Reported: box, Known: box, ProviderIDOf: "other"}, box, nil},
 		"AnotherMachineID":  {"The first answer counts.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.MachineID = "m2" }), Known: box}, box, []ingest.Reason{ingest.MachineID}},
 		"NoMachineID":       {"A Node that says nothing says nothing else.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.MachineID = "" }), Known: box}, box, nil},
 		"LongMachineID":     {"No machine ID is as long.", ingest.Claim{Reported: with(func(h *ingest.Host) { h.MachineID = long })}, with(func(h *ingest.Host) { h.MachineID = "" }), []ingest.Reason{ingest.MachineID}},
 		"MachineIDComes":    {"It is known later than the Node.", ingest.Claim{Reported: box, Known: with(func(h *ingest.Host) { h.MachineID = "" })}, box, nil},
-		"MachineIDOfNoNode": {"Without a Node it is nobody's.", ingest.Claim{Reported: ingest.Host{MachineID: "m1"}}, none, nil},
+		"MachineIDOfNoNode": {"Without a Node it applies to no host.", ingest.Claim{Reported: ingest.Host{MachineID: "m1"}}, none, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,10 +100,10 @@ func TestWhatIsKnownStays(t *testing.T) {
 		c := drawClaim(t)
 		got, _ := ingest.Screen(c)
 		if c.Known.Node != "" && got.Node != c.Known.Node || c.Known.ProviderID != "" && got.ProviderID != c.Known.ProviderID {
-			t.Fatalf("%+v is believed to be %+v", c, got)
+			t.Fatalf("%+v is accepted as %+v", c, got)
 		}
 		if c.Known.Node != "" && c.Known.MachineID != "" && got.MachineID != c.Known.MachineID {
-			t.Fatalf("%+v is believed to be %+v", c, got)
+			t.Fatalf("%+v is accepted as %+v", c, got)
 		}
 	})
 }
@@ -122,35 +122,35 @@ func TestWhatDiffersIsRejected(t *testing.T) {
 			{ingest.NodeRef, c.Reported.Node, c.Known.Node, got.Node},
 			{ingest.ProviderID, c.Reported.ProviderID, c.Known.ProviderID, got.ProviderID},
 		} {
-			if told := slices.Contains(reasons(rejected), f.reason); told != (f.says != f.got || f.says == "" && c.Running) {
-				t.Fatalf("%+v is believed to be %+v, and %s is told: %t", c, got, f.reason, told)
+			if reported := slices.Contains(reasons(rejected), f.reason); reported != (f.says != f.got || f.says == "" && c.Running) {
+				t.Fatalf("%+v is accepted as %+v, and %s is reported: %t", c, got, f.reason, reported)
 			}
 			if f.got != "" && f.got != f.says && f.got != f.known {
-				t.Fatalf("%+v is believed to be %+v", c, got)
+				t.Fatalf("%+v is accepted as %+v", c, got)
 			}
 		}
 	})
 }
 
-// TestBeliefSettles checks that screening an accepted value again changes nothing.
-func TestBeliefSettles(t *testing.T) {
+// TestScreenIsStable checks that screening an accepted value again changes nothing.
+func TestScreenIsStable(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClaim(t)
-		first, told := ingest.Screen(c)
+		first, reported := ingest.Screen(c)
 		if c.Known, _ = ingest.Screen(c); c.Known != first {
 			t.Fatal("the same is not screened the same way")
 		}
 		second, again := ingest.Screen(c)
-		if second != first || !slices.Equal(reasons(again), reasons(told)) {
+		if second != first || !slices.Equal(reasons(again), reasons(reported)) {
 			t.Fatalf("%+v: %+v, then %+v", c, first, second)
 		}
 	})
 }
 
-// TestASharedHostGoesToNoneAnew checks Machines that report the same host: only a Machine that had it before
+// TestASharedHostIsAcceptedForNoNewMachine checks Machines that report the same host: only a Machine that had it before
 // keeps it.
-func TestASharedHostGoesToNoneAnew(t *testing.T) {
+func TestASharedHostIsAcceptedForNoNewMachine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		had := rapid.SliceOfN(rapid.Bool(), 2, 4).Draw(t, "had it")
@@ -161,7 +161,7 @@ func TestASharedHostGoesToNoneAnew(t *testing.T) {
 			}
 			got, rejected := ingest.Screen(c)
 			if (got.Node != "") != h || (got.ProviderID != "") != h || (len(rejected) == 0) != h {
-				t.Fatalf("had it: %t; is believed %+v", h, got)
+				t.Fatalf("had it: %t; is accepted as %+v", h, got)
 			}
 		}
 	})
@@ -180,9 +180,9 @@ func TestScreenRequest(t *testing.T) {
 		"Empty":       {"As is nothing.", ingest.Request{Marked: true}, []string{`reclaim-requested is ""`}},
 		"LongReason":  {"It is cut.", ingest.Request{Requested: true, Marked: true, Reason: strings.Repeat("ä", 257)}, []string{"reclaim-reason has 257 characters"}},
 		"FullReason":  {"It is as long as a pattern may be.", ingest.Request{Requested: true, Marked: true, Reason: strings.Repeat("ä", 256)}, nil},
-		"Control":     {"Nobody writes lines of their own into our Events.", ingest.Request{Requested: true, Marked: true, Reason: "a\nb"}, []string{"reclaim-reason has invisible characters"}},
+		"Control":     {"A Node cannot add lines to our Events.", ingest.Request{Requested: true, Marked: true, Reason: "a\nb"}, []string{"reclaim-reason has invisible characters"}},
 		"NoText":      {"It is no UTF-8.", ingest.Request{Requested: true, Marked: true, Reason: "\xff"}, []string{"reclaim-reason has invisible characters"}},
-		"Hold":        {"Its text is shown to nobody.", ingest.Request{Requested: true, Marked: true, Hold: "soon", HoldUnreadable: true}, []string{`reclaim-hold is "soon", which no agent writes`}},
+		"Hold":        {"Its text is not shown.", ingest.Request{Requested: true, Marked: true, Hold: "soon", HoldUnreadable: true}, []string{`reclaim-hold is "soon", which no agent writes`}},
 		"NoTime":      {"The time of its writing counts.", ingest.Request{Requested: true, Marked: true, RequestedAt: "soon"}, []string{`reclaim-requested-at is "soon"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

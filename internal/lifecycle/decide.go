@@ -2,18 +2,25 @@
 
 package lifecycle
 
-import "github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+import (
+	"slices"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+)
 
 // A rule returns a decision, or false if the next rule decides.
 type rule func(Facts) (Decision, bool)
 
 // rules are evaluated in order, and the first decision counts. The order is policy: deletion of the object,
 // kill switch, owner's request, end of the Cluster, interrupted departure, disabled schedule, schedule.
-var rules = []rule{released, deleted, killed, reclaimed, clusterGone, interrupted, disabled, unreadable, unwanted, replaced, unread, blocked, claimed}
+var rules = []rule{deleted, killed, reclaimed, clusterGone, interrupted, disabled, unreadable, unwanted, replaced, unread, blocked, claimed}
+
+// scheduled are the phases of a machine that follows its schedule.
+var scheduled = []Phase{Active, Inactive, ShuttingDown}
 
 // Decide returns the next decision. It always returns one.
 func Decide(f Facts) Decision {
-	d := first(f)
+	d := firstDecision(f)
 	if f.nodeOutlivedMachine() {
 		d.Action = RemoveNode // Nothing else is left to do, whatever caused the departure.
 	}
@@ -21,7 +28,7 @@ func Decide(f Facts) Decision {
 	return suspended(f, viaPending(f, d))
 }
 
-func first(f Facts) Decision {
+func firstDecision(f Facts) Decision {
 	for _, r := range rules {
 		if d, ok := r(f); ok {
 			return d
@@ -30,27 +37,23 @@ func first(f Facts) Decision {
 	return wanted(f)
 }
 
-// released removes the finalizer when no child is left.
-func released(f Facts) (Decision, bool) {
-	if !f.Deleting || f.known() || f.unknown() {
-		return Decision{}, false
-	}
-	return Decision{Phase: leavingPhase(f), Action: Release, Reason: GracefulShutdown}, true
-}
-
-// deleted departs gracefully, unless the kill switch or the owner requests more.
+// deleted removes the finalizer when no child is left. Until then it departs gracefully, unless the kill switch or the
+// owner requests more.
 func deleted(f Facts) (Decision, bool) {
-	if !f.Deleting {
-		return Decision{}, false
-	}
+	d := Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing}
 	switch {
+	case !f.Deleting:
+		return Decision{}, false
+	case !f.known() && !f.unknown():
+		d.Action, d.Reason = Release, GracefulShutdown
 	case f.KillSwitch:
-		return Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing, Cause: KillSwitch}, true
+		d.Cause = KillSwitch
 	case f.Reclaim:
-		return Decision{Phase: leavingPhase(f), Action: Remove, Reason: KillSwitchActing, Cause: OwnerRequested}, true
+		d.Cause = OwnerRequested
 	default:
 		return depart(f, GracefulShutdown, ObjectDeleted), true
 	}
+	return d, true
 }
 
 func killed(f Facts) (Decision, bool) {
@@ -77,7 +80,7 @@ func reclaimed(f Facts) (Decision, bool) {
 // waits for it.
 func clusterGone(f Facts) (Decision, bool) {
 	switch {
-	case f.Cluster != ClusterLeaving:
+	case f.Cluster != Leaving:
 		return Decision{}, false
 	case f.known(), f.unknown():
 		return depart(f, ClusterDeleting, ClusterDeleted), true
@@ -111,10 +114,8 @@ func unreadable(f Facts) (Decision, bool) {
 	}
 	d := underWay(f)
 	d.Phase, d.Reason = Pending, ScheduleUnreadable
-	switch f.Phase {
-	case Active, ShuttingDown, Inactive:
+	if slices.Contains(scheduled, f.Phase) {
 		d.Phase = f.Phase
-	default:
 	}
 	return d, true
 }
@@ -159,7 +160,7 @@ func unread(f Facts) (Decision, bool) {
 
 // blocked waits for the Cluster. Existing objects stay unchanged.
 func blocked(f Facts) (Decision, bool) {
-	if f.Cluster == ClusterPresent {
+	if f.Cluster == Present {
 		return Decision{}, false
 	}
 	phase := Pending
@@ -267,16 +268,12 @@ func leavingPhase(f Facts) Phase {
 // viaPending inserts the phase Pending before a machine returns to the schedule. After Error, the failed action
 // is retried in Pending. After other phases, nothing is done until the next decision.
 func viaPending(f Facts, d Decision) Decision {
-	switch d.Phase {
-	case Active, Inactive, ShuttingDown:
-	default:
+	if f.Deleting || !slices.Contains(scheduled, d.Phase) {
 		return d
 	}
-	switch {
-	case f.Deleting:
-		return d
-	case f.Phase == Error:
-	case f.Phase == "", f.Phase == Disabled, f.Phase == Terminated, f.Phase == EmergencyRemove:
+	switch f.Phase {
+	case Error:
+	case "", Disabled, Terminated, EmergencyRemove:
 		d.Action = Hold
 	default:
 		return d

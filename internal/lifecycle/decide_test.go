@@ -20,7 +20,7 @@ var (
 func running(change func(*lifecycle.Facts)) lifecycle.Facts {
 	f := lifecycle.Facts{
 		Now: noon, Phase: lifecycle.Active, Enabled: true, Readable: true, Wanted: true, Change: evening,
-		Cluster: lifecycle.ClusterPresent, Bootstrap: lifecycle.Present, Infrastructure: lifecycle.Present,
+		Cluster: lifecycle.Present, Bootstrap: lifecycle.Present, Infrastructure: lifecycle.Present,
 		Machine: lifecycle.Present, MachineReady: true, Admitted: true,
 	}
 	if change != nil {
@@ -61,12 +61,12 @@ func TestDecide(t *testing.T) {
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase = lifecycle.Pending }),
 			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Ensure, Reason: lifecycle.MachineCreating, Recheck: evening},
 		},
-		"WhoeverComesSecondOnAHostWaits": {
+		"TheSecondClaimOnAHostWaits": {
 			reason: "Two machines on one host would take each other's place.",
 			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Claimed = lifecycle.Inactive, true }),
 			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.HostClaimed, Recheck: evening},
 		},
-		"AMachineThatRunsStaysWhoeverClaimsItsHost": {
+		"ARunningMachineStaysWhenItsHostIsClaimed": {
 			reason: "A claim that becomes known later takes nothing away.",
 			facts:  running(func(f *lifecycle.Facts) { f.Claimed = true }),
 			want:   lifecycle.Decision{Phase: lifecycle.Active, Action: lifecycle.Hold, Reason: lifecycle.MachineRunning, Recheck: evening},
@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Hold, Reason: lifecycle.GracefulShutdown, Recheck: noon.Add(5 * time.Minute)},
 		},
 		"LeftoversWithoutMachineAreDeleted": {
-			reason: "Without a Machine nobody else deletes what was made for it.",
+			reason: "Without a Machine nothing else deletes the objects that were made for it.",
 			facts: running(func(f *lifecycle.Facts) {
 				nothing(f)
 				f.Wanted, f.Bootstrap = false, lifecycle.Present
@@ -213,7 +213,7 @@ func TestDecide(t *testing.T) {
 			want: lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.ScheduleUnreadable},
 		},
 		"UnseenMayStillBeLeaving": {
-			reason: "The window has opened again, and nobody knows whether the departure is over.",
+			reason: "The window has opened again, and it is unknown whether the departure is over.",
 			facts: running(func(f *lifecycle.Facts) {
 				nothing(f)
 				f.Phase, f.Infrastructure = lifecycle.ShuttingDown, lifecycle.Unknown
@@ -222,17 +222,17 @@ func TestDecide(t *testing.T) {
 		},
 		"MissingClusterWaits": {
 			reason: "There is nothing to join; the Cluster's appearance wakes us.",
-			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Cluster = lifecycle.Pending, lifecycle.ClusterMissing }),
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Phase, f.Cluster = lifecycle.Pending, lifecycle.Absent }),
 			want:   lifecycle.Decision{Phase: lifecycle.Pending, Action: lifecycle.Hold, Reason: lifecycle.NoCluster, Recheck: evening},
 		},
 		"ClusterLeavingTakesTheMachine": {
-			reason: "Cluster API waits for Machines that somebody else controls.",
-			facts:  running(func(f *lifecycle.Facts) { f.Cluster = lifecycle.ClusterLeaving }),
+			reason: "Cluster API waits for Machines that another controller owns.",
+			facts:  running(func(f *lifecycle.Facts) { f.Cluster = lifecycle.Leaving }),
 			want:   lifecycle.Decision{Phase: lifecycle.ShuttingDown, Action: lifecycle.Depart, Reason: lifecycle.ClusterDeleting, Cause: lifecycle.ClusterDeleted, Recheck: evening},
 		},
 		"ClusterLeavingStartsNothing": {
-			reason: "A Cluster that goes is joined by nobody.",
-			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Cluster = lifecycle.ClusterLeaving }),
+			reason: "No machine joins a Cluster that is being deleted.",
+			facts:  running(func(f *lifecycle.Facts) { nothing(f); f.Cluster = lifecycle.Leaving }),
 			want:   lifecycle.Decision{Phase: lifecycle.Inactive, Action: lifecycle.Hold, Reason: lifecycle.ClusterDeleting, Recheck: evening},
 		},
 		"DeletionDepartsGracefully": {
@@ -276,7 +276,7 @@ func TestDecideReclaim(t *testing.T) {
 		facts  lifecycle.ReclaimFacts
 		want   lifecycle.Step
 	}{
-		"NothingAsked":             {"Nobody asks.", lifecycle.ReclaimFacts{Machine: lifecycle.Present}, lifecycle.NoStep},
+		"NothingAsked":             {"There is no request.", lifecycle.ReclaimFacts{Machine: lifecycle.Present}, lifecycle.NoStep},
 		"AskedIsRememberedFirst":   {"A crash must not lose the request.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest, Machine: lifecycle.Present}, lifecycle.RecordRequest},
 		"AskedInTheMiddleOfADrain": {"A departure under way is cut short.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest, Machine: lifecycle.Leaving}, lifecycle.RecordRequest},
 		"AskedWithoutMachine":      {"There is nothing to give back.", lifecycle.ReclaimFacts{Request: lifecycle.FreshRequest}, lifecycle.NoStep},
@@ -291,7 +291,7 @@ func TestDecideReclaim(t *testing.T) {
 		"PodsOfALeavingNode":       {"A Node that is held by a finalizer still has pods.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Leaving, InfrastructureGone: true}, lifecycle.Evict},
 		"PodsOnce":                 {"Nothing is left to do.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present, Evicting: true}, lifecycle.WaitForRemoval},
 		"NodeOutlivesItsMachine":   {"The Machine object waits for something, its Node outlived it.", lifecycle.ReclaimFacts{RequestNamesNode: true, Recorded: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present, Evicting: true, InfrastructureGone: true}, lifecycle.DeleteNode},
-		"ServedNodeIsDeleted":      {"Nobody else does any more.", lifecycle.ReclaimFacts{RequestNamesNode: true, Request: lifecycle.ServedRequest, Node: lifecycle.Present, InfrastructureGone: true}, lifecycle.DeleteNode},
+		"ServedNodeIsDeleted":      {"Nothing else does any more.", lifecycle.ReclaimFacts{RequestNamesNode: true, Request: lifecycle.ServedRequest, Node: lifecycle.Present, InfrastructureGone: true}, lifecycle.DeleteNode},
 		"NodeOfAPersonsRequest":    {"Its UID was not known, so it is left to Cluster API.", lifecycle.ReclaimFacts{Recorded: true, Machine: lifecycle.Leaving, Ejected: true, Node: lifecycle.Present, Evicting: true, InfrastructureGone: true}, lifecycle.WaitForRemoval},
 		"ControlPlaneReturned":     {"Not by a record either.", lifecycle.ReclaimFacts{Returned: true, Machine: lifecycle.Present, ControlPlane: true}, lifecycle.NoStep},
 		"ServedLeavingIsCleared":   {"Last of all.", lifecycle.ReclaimFacts{RequestNamesNode: true, Request: lifecycle.ServedRequest, Node: lifecycle.Leaving, InfrastructureGone: true}, lifecycle.Clear},
@@ -299,7 +299,7 @@ func TestDecideReclaim(t *testing.T) {
 		"LentAgainWithTheTaint":    {"NoExecute repels all pods.", lifecycle.ReclaimFacts{Machine: lifecycle.Present, Node: lifecycle.Present, Evicting: true}, lifecycle.Clear},
 		"LeavingWithTheTaint":      {"Its pods must not come back.", lifecycle.ReclaimFacts{Machine: lifecycle.Leaving, Node: lifecycle.Present, Evicting: true}, lifecycle.NoStep},
 		"GoneWithTheTaint":         {"There is no machine for pods.", lifecycle.ReclaimFacts{Node: lifecycle.Present, Evicting: true}, lifecycle.NoStep},
-		"TakenOffIsWrittenAgain":   {"A tool replaced the object, and the Machine still tells.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving}, lifecycle.RestoreRequest},
+		"TakenOffIsWrittenAgain":   {"A tool replaced the object, and the Machine still has the reason.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving}, lifecycle.RestoreRequest},
 		"TakenOffAndStillAsked":    {"The Node says more.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving, Request: lifecycle.FreshRequest}, lifecycle.RecordRequest},
 		"ReturnedIsNotRecalled":    {"The schedule is off for the same owner.", lifecycle.ReclaimFacts{ForOwner: true, Returned: true, Machine: lifecycle.Leaving, Ejected: true}, lifecycle.NoStep},
 		"ControlPlaneNotRecalled":  {"Whatever its record says.", lifecycle.ReclaimFacts{ForOwner: true, Machine: lifecycle.Leaving, ControlPlane: true}, lifecycle.NoStep},

@@ -22,10 +22,10 @@ const (
 	Error           Phase = "Error"
 )
 
-// Presence is the state of one child object.
+// Presence is the state of an object: a child, a Node or the Cluster.
 type Presence string
 
-// The presences of a child. The zero value is absence.
+// The presences of an object. The zero value is absence.
 const (
 	// Absent means that the object does not exist.
 	Absent Presence = ""
@@ -35,19 +35,6 @@ const (
 	Leaving Presence = "Leaving"
 	// Unknown means that it could not be read. It never causes a deletion or a creation.
 	Unknown Presence = "Unknown"
-)
-
-// ClusterState is the state of the Cluster.
-type ClusterState string
-
-// The states of a Cluster. The zero value is absence.
-const (
-	// ClusterMissing means that the Cluster does not exist.
-	ClusterMissing ClusterState = ""
-	// ClusterPresent means that the Cluster exists.
-	ClusterPresent ClusterState = "Present"
-	// ClusterLeaving means that the Cluster is being deleted.
-	ClusterLeaving ClusterState = "Leaving"
 )
 
 // Action is the next action for a machine.
@@ -138,8 +125,8 @@ type Facts struct {
 	Wanted bool
 	Change time.Time
 
-	// Cluster is the state of the Cluster that the machine belongs to.
-	Cluster ClusterState
+	// Cluster is the state of the Cluster that the machine belongs to. It is never Unknown.
+	Cluster Presence
 
 	// Claimed reports that another object has precedence on the named host.
 	Claimed bool
@@ -194,7 +181,7 @@ type Decision struct {
 
 // known reports whether a child is known to be left.
 func (f Facts) known() bool {
-	return f.Machine != Absent || there(f.Infrastructure) || there(f.Bootstrap)
+	return f.Machine != Absent || exists(f.Infrastructure) || exists(f.Bootstrap)
 }
 
 // unknown reports whether a child could not be read.
@@ -202,7 +189,7 @@ func (f Facts) unknown() bool {
 	return f.Infrastructure == Unknown || f.Bootstrap == Unknown
 }
 
-func there(p Presence) bool { return p == Present || p == Leaving }
+func exists(p Presence) bool { return p == Present || p == Leaving }
 
 // leaving reports whether a departure is in progress. The deletion of the bootstrap config of a running Machine
 // does not count: the Machine no longer needs it.

@@ -15,7 +15,7 @@ import (
 var (
 	phases    = []lifecycle.Phase{"", lifecycle.Pending, lifecycle.Active, lifecycle.ShuttingDown, lifecycle.Inactive, lifecycle.Disabled, lifecycle.Terminated, lifecycle.EmergencyRemove, lifecycle.Error}
 	presences = []lifecycle.Presence{lifecycle.Absent, lifecycle.Present, lifecycle.Leaving, lifecycle.Unknown}
-	clusters  = []lifecycle.ClusterState{lifecycle.ClusterMissing, lifecycle.ClusterPresent, lifecycle.ClusterLeaving}
+	clusters  = []lifecycle.Presence{lifecycle.Absent, lifecycle.Present, lifecycle.Leaving}
 )
 
 // everything yields every combination of facts. Deadlines are before, at and after now. Other instants are
@@ -25,7 +25,7 @@ func everything() iter.Seq[lifecycle.Facts] {
 	both := []bool{false, true}
 	all := iter.Seq[facts](func(yield func(facts) bool) { yield(facts{Now: noon, Admitted: true}) })
 	all = with(all, phases, func(f *facts, p lifecycle.Phase) { f.Phase = p })
-	all = with(all, clusters, func(f *facts, c lifecycle.ClusterState) { f.Cluster = c })
+	all = with(all, clusters, func(f *facts, c lifecycle.Presence) { f.Cluster = c })
 	all = with(all, both, func(f *facts, b bool) { f.Deleting = b })
 	all = with(all, both, func(f *facts, b bool) { f.KillSwitch = b })
 	all = with(all, both, func(f *facts, b bool) { f.Reclaim = b })
@@ -88,11 +88,11 @@ func machines() []lifecycle.Facts {
 	return all
 }
 
-func TestNothingIsMadeWhileItMustNotBe(t *testing.T) {
+func TestNothingIsCreatedWhileForbidden(t *testing.T) {
 	t.Parallel()
 	for f := range everything() {
 		d := lifecycle.Decide(f)
-		forbidden := f.KillSwitch || f.Reclaim || !f.Enabled || f.Deleting || !f.Readable || !f.Wanted || f.Cluster != lifecycle.ClusterPresent || f.Claimed
+		forbidden := f.KillSwitch || f.Reclaim || !f.Enabled || f.Deleting || !f.Readable || !f.Wanted || f.Cluster != lifecycle.Present || f.Claimed
 		if forbidden && d.Action == lifecycle.Ensure {
 			t.Fatalf("Decide(%+v) = %+v", f, d)
 		}
@@ -112,13 +112,13 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
+func TestAMachineLeavesOnlyWithACause(t *testing.T) {
 	t.Parallel()
 	for f := range everything() {
 		d := lifecycle.Decide(f)
 		starts := d.Action == lifecycle.Depart || d.Action == lifecycle.Remove
 		lost := f.Infrastructure == lifecycle.Absent || f.Infrastructure == lifecycle.Leaving
-		asked := f.Deleting || f.KillSwitch || f.Cluster == lifecycle.ClusterLeaving || f.Interrupted ||
+		asked := f.Deleting || f.KillSwitch || f.Cluster == lifecycle.Leaving || f.Interrupted ||
 			f.Enabled && f.Readable && (!f.Wanted || f.MachineFailed || lost)
 		if f.Machine == lifecycle.Present && starts && !asked {
 			t.Fatalf("Decide(%+v) = %+v", f, d)
@@ -126,7 +126,7 @@ func TestAMachineStaysUnlessSomebodyWantsItGone(t *testing.T) {
 	}
 }
 
-func TestAClaimOfAnotherTakesNothingAway(t *testing.T) {
+func TestAClaimRemovesNoMachine(t *testing.T) {
 	t.Parallel()
 	for f := range everything() {
 		f.Claimed = false
@@ -154,7 +154,7 @@ func TestWhatIsUnknownChangesNothing(t *testing.T) {
 		}
 		d := lifecycle.Decide(f)
 		if d.Action == lifecycle.Ensure || d.Action == lifecycle.Release {
-			t.Fatalf("made, or let go of, what nobody can see: Decide(%+v) = %+v", f, d)
+			t.Fatalf("created or released an unreadable object: Decide(%+v) = %+v", f, d)
 		}
 		known := f
 		for _, p := range []*lifecycle.Presence{&known.Infrastructure, &known.Bootstrap} {
@@ -163,7 +163,7 @@ func TestWhatIsUnknownChangesNothing(t *testing.T) {
 			}
 		}
 		if starts := d.Action == lifecycle.Depart && f.Machine == lifecycle.Present; starts && lifecycle.Decide(known).Action != lifecycle.Depart {
-			t.Fatalf("departs because of what nobody can see: Decide(%+v) = %+v", f, d)
+			t.Fatalf("departs because of an unreadable object: Decide(%+v) = %+v", f, d)
 		}
 	}
 }
@@ -295,7 +295,7 @@ func settled(f lifecycle.Facts) []lifecycle.Phase {
 		return []lifecycle.Phase{lifecycle.Terminated}
 	case f.Reclaim:
 		return []lifecycle.Phase{lifecycle.EmergencyRemove}
-	case f.Cluster == lifecycle.ClusterLeaving:
+	case f.Cluster == lifecycle.Leaving:
 		return []lifecycle.Phase{lifecycle.Inactive}
 	case !f.Enabled:
 		return []lifecycle.Phase{lifecycle.Disabled}
@@ -303,7 +303,7 @@ func settled(f lifecycle.Facts) []lifecycle.Phase {
 		return []lifecycle.Phase{lifecycle.Pending, lifecycle.Active, lifecycle.ShuttingDown, lifecycle.Inactive}
 	case !f.Wanted:
 		return []lifecycle.Phase{lifecycle.Inactive}
-	case (f.Cluster == lifecycle.ClusterMissing || f.Claimed) && f.Machine != lifecycle.Present:
+	case (f.Cluster == lifecycle.Absent || f.Claimed) && f.Machine != lifecycle.Present:
 		return []lifecycle.Phase{lifecycle.Pending}
 	default:
 		return []lifecycle.Phase{lifecycle.Active}

@@ -5,6 +5,7 @@
 package machineschedule
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -45,11 +46,7 @@ func Of(m *v1alpha1.ScheduledMachine) schedule.Spec { return Spec(&m.Spec.Schedu
 
 // Spec converts a schedule of the API, and sets the default time zone.
 func Spec(s *v1alpha1.Schedule) schedule.Spec {
-	spec := schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: s.Timezone}
-	if spec.Timezone == "" {
-		spec.Timezone = "UTC"
-	}
-	return spec
+	return schedule.Spec{DaysOfWeek: s.DaysOfWeek, HoursOfDay: s.HoursOfDay, Timezone: cmp.Or(s.Timezone, "UTC")}
 }
 
 // Closed reports that the schedule is on and its window is known to be closed.

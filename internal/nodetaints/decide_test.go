@@ -60,7 +60,7 @@ func TestDecide(t *testing.T) {
 			nodetaints.Facts{Node: ready(&record, "x:NoExecute", "a=1:NoSchedule")},
 			write(taints("x:NoExecute"), nil),
 		},
-		"ClearedAfterSomebodyTookItOff": {
+		"ClearedAfterAnotherWriterRemovedIt": {
 			"The record goes too.", nodetaints.Facts{Node: ready(&record)}, write(nil, nil),
 		},
 		"NotReady": {

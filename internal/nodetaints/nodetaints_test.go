@@ -42,7 +42,7 @@ func TestMake(t *testing.T) {
 			wantTaints: taints("x:NoExecute", "a=1:NoSchedule"), wantApplied: taints("a=1:NoSchedule"),
 		},
 		"EqualForeign": {
-			reason:  "An equal taint that somebody else put there is left and never becomes ours.",
+			reason:  "An equal taint of another writer stays and never becomes ours.",
 			desired: taints("a=1:NoSchedule", "b:NoSchedule"), current: taints("a=1:NoSchedule"),
 			wantTaints: taints("a=1:NoSchedule", "b:NoSchedule"), wantApplied: taints("b:NoSchedule"),
 		},
@@ -57,7 +57,7 @@ func TestMake(t *testing.T) {
 			wantConflict: "spec.nodeTaints wants a=2:NoSchedule, the Node has a=1:NoSchedule, set by another manager: remove the taint from the Node, or change spec.nodeTaints",
 		},
 		"OursChanged": {
-			reason:  "Whoever changed the value of ours holds it now.",
+			reason:  "The writer that changed the value of ours owns it now.",
 			desired: taints("a=2:NoSchedule"), current: taints("a=x:NoSchedule"), applied: taints("a=1:NoSchedule"),
 			wantConflict: "a=x:NoSchedule, which was changed after 5-Spot had set a=1:NoSchedule",
 		},
@@ -67,7 +67,7 @@ func TestMake(t *testing.T) {
 			wantTaints: taints("a=2:NoSchedule"),
 		},
 		"OursChangedAndNotWanted": {
-			reason:  "What somebody else holds is not taken off, and nothing is in the way.",
+			reason:  "A taint of another writer is not removed, and is no conflict.",
 			current: taints("a=x:NoSchedule"), applied: taints("a=1:NoSchedule"),
 			wantTaints: taints("a=x:NoSchedule"),
 		},
@@ -77,7 +77,7 @@ func TestMake(t *testing.T) {
 			wantTaints: taints("a:NoSchedule"), wantApplied: taints("a:NoSchedule"),
 		},
 		"UnknownEffect": {
-			reason:  "What we do not understand is somebody else's.",
+			reason:  "A taint that we do not know belongs to another writer.",
 			desired: taints("a:NoSchedule"), current: taints("a:NoLunch"),
 			wantTaints: taints("a:NoLunch", "a:NoSchedule"), wantApplied: taints("a:NoSchedule"),
 		},

@@ -22,7 +22,7 @@ func declared(t *testing.T, err error) {
 	}
 	for _, e := range bad {
 		if e.Reason == "" || e.Help == "" || len(e.Error()) > 4096 {
-			t.Fatalf("%q helps nobody", e.Error())
+			t.Fatalf("%q has no reason or help, or is too long", e.Error())
 		}
 	}
 }

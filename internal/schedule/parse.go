@@ -92,55 +92,39 @@ func (g grammar) parseItem(item string) (uint32, error) {
 	return set, nil
 }
 
-// parseDayPart parses a day or a range of days.
 func parseDayPart(part string) (first, last int, err error) {
-	from, to, err := ends(part, "Invalid day range: ")
-	if err != nil {
-		return 0, 0, err
-	}
-	if first, err = parseDay(from); err != nil {
-		return 0, 0, err
-	}
-	last, err = parseDay(to)
-	return first, last, err
+	return parseEnds(part, "Invalid day range: ", parseDay)
 }
 
-// parseHourPart parses an hour or a range of hours.
 func parseHourPart(part string) (first, last int, err error) {
 	if strings.HasPrefix(part, "-") { // a negative number, not a range without a start
-		_, err := parseHour(part)
-		return 0, 0, err
+		return 0, 0, reason("Invalid hour: " + part)
 	}
-	from, to, err := ends(part, "Invalid hour range: ")
-	if err != nil {
-		return 0, 0, err
-	}
-	if first, err = parseHour(from); err != nil {
-		return 0, 0, err
-	}
-	if last, err = parseHour(to); err != nil {
-		return 0, 0, err
-	}
-	if max(first, last) < hoursPerDay {
-		return first, last, nil
-	}
-	if from == part {
+	first, last, err = parseEnds(part, "Invalid hour range: ", parseHour)
+	switch {
+	case err != nil, max(first, last) < hoursPerDay:
+		return first, last, err
+	case strings.Contains(part, "-"):
+		return 0, 0, reason("Hours must be 0-23, got: " + part)
+	default:
 		return 0, 0, reason(fmt.Sprintf("Hour must be 0-23, got: %d", first))
 	}
-	return 0, 0, reason("Hours must be 0-23, got: " + part)
 }
 
-// ends splits a range. For a single value, both ends are that value.
-func ends(part, invalid string) (from, to string, err error) {
-	sides := strings.Split(part, "-")
-	switch len(sides) {
-	case 1:
-		return part, part, nil
-	case 2:
-		return strings.TrimSpace(sides[0]), strings.TrimSpace(sides[1]), nil
-	default:
-		return "", "", reason(invalid + part)
+// parseEnds parses a value, which is both ends, or a range.
+func parseEnds(part, invalid string, parse func(string) (int, error)) (first, last int, err error) {
+	from, to, isRange := strings.Cut(part, "-")
+	switch {
+	case !isRange:
+		to = from
+	case strings.Contains(to, "-"):
+		return 0, 0, reason(invalid + part)
 	}
+	if first, err = parse(strings.TrimSpace(from)); err != nil {
+		return 0, 0, err
+	}
+	last, err = parse(strings.TrimSpace(to))
+	return first, last, err
 }
 
 func parseDay(name string) (int, error) {

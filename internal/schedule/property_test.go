@@ -15,13 +15,15 @@ import (
 // zoneNames lists every zone of the embedded database.
 func zoneNames(t *testing.T) []string {
 	t.Helper()
-	files, err := zoneFiles()
+	files, err := database()
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
+	names := make([]string, 0, len(files.File))
+	for _, f := range files.File {
+		if f.Name != unset {
+			names = append(names, f.Name)
+		}
 	}
 	slices.Sort(names)
 	return names

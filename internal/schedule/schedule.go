@@ -55,7 +55,7 @@ func Parse(spec Spec) (Schedule, error) {
 	if err := errors.Join(dayErr, hourErr, zoneErr); err != nil {
 		return Schedule{}, err
 	}
-	return Schedule{days: days, hours: hours, zone: zone, words: words(spec)}, nil
+	return Schedule{days: days, hours: hours, zone: zone, words: join(spec.DaysOfWeek) + " " + join(spec.HoursOfDay)}, nil
 }
 
 // At reports whether a machine is wanted at t. change is the next instant at which that changes, in UTC, zero
@@ -174,11 +174,7 @@ func hourOfWeek(local time.Time) int {
 	return monday0*hoursPerDay + local.Hour()
 }
 
-// words returns spec on one line without white space, because it is part of a condition message.
-func words(spec Spec) string {
-	return join(spec.DaysOfWeek) + " " + join(spec.HoursOfDay)
-}
-
+// join returns a list on one line without white space, because it is part of a condition message.
 func join(items []string) string {
 	return strings.Join(strings.Fields(strings.Join(items, ",")), "")
 }

@@ -182,7 +182,7 @@ func TestAtThatNeverChanges(t *testing.T) {
 			reason: "All hours of all days are not a window: nothing to wake up for.",
 			s:      mustParse(t, "sat-fri", "0-23", "America/New_York"), active: true,
 		},
-		"ZeroValue": {reason: "A schedule nobody parsed wants nothing."},
+		"ZeroValue": {reason: "A schedule that was not parsed is never active."},
 		"LastWindowEver": {
 			reason: "The change falls into the year 10000, which JSON cannot hold.",
 			s:      mustParse(t, "sat", "0", "UTC"), at: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),

@@ -4,9 +4,9 @@ package schedule
 
 import (
 	"archive/zip"
+	"cmp"
 	_ "embed"
-	"fmt"
-	"io"
+	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -31,19 +31,9 @@ var zoneinfo string
 // unset is a name in the database for hosts without a configured zone. It is not a zone.
 const unset = "Factory"
 
-// zoneFiles returns the files of the database by the exact zone name.
-var zoneFiles = sync.OnceValues(func() (map[string]*zip.File, error) {
-	archive, err := zip.NewReader(strings.NewReader(zoneinfo), int64(len(zoneinfo)))
-	if err != nil {
-		return nil, fmt.Errorf("reading the time zone database: %w", err)
-	}
-	files := make(map[string]*zip.File, len(archive.File))
-	for _, f := range archive.File {
-		if f.Name != unset {
-			files[f.Name] = f
-		}
-	}
-	return files, nil
+// database returns the files of the database, which are named after their zones.
+var database = sync.OnceValues(func() (*zip.Reader, error) {
+	return zip.NewReader(strings.NewReader(zoneinfo), int64(len(zoneinfo)))
 })
 
 // zones caches the *time.Location of every zone that was used, by name. Loading a zone is slow, and one pointer
@@ -58,15 +48,15 @@ func parseZone(name string) (*time.Location, error) {
 	if len(name) > MaxZoneBytes {
 		return nil, zoneError(name, "")
 	}
-	files, err := zoneFiles()
+	files, err := database()
 	if err != nil {
-		return nil, zoneError(name, err.Error())
+		return nil, zoneError(name, "reading the time zone database: "+err.Error())
 	}
-	file, ok := files[name]
-	if !ok {
+	data, err := fs.ReadFile(files, name)
+	if err != nil || name == unset {
 		return nil, zoneError(name, similar(name, files))
 	}
-	zone, err := load(file)
+	zone, err := time.LoadLocationFromTZData(name, data)
 	if err != nil {
 		return nil, zoneError(name, err.Error())
 	}
@@ -74,31 +64,19 @@ func parseZone(name string) (*time.Location, error) {
 	return shared.(*time.Location), nil
 }
 
-func load(file *zip.File) (*time.Location, error) {
-	r, err := file.Open()
-	if err != nil {
-		return nil, fmt.Errorf("opening: %w", err)
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("reading: %w", err)
-	}
-	return time.LoadLocationFromTZData(file.Name, data)
-}
-
 // similar suggests a zone name that differs only in case.
-func similar(name string, files map[string]*zip.File) string {
-	for known := range files {
-		if strings.EqualFold(known, name) {
-			return "did you mean " + known + "?"
+func similar(name string, files *zip.Reader) string {
+	for _, known := range files.File {
+		if strings.EqualFold(known.Name, name) && known.Name != unset {
+			return "did you mean " + known.Name + "?"
 		}
 	}
 	return ""
 }
 
 func zoneError(name, help string) error {
-	if help == "" {
-		help = "use a name of the IANA time zone database, such as UTC or Europe/Zurich"
+	return &FieldError{
+		Field: "timezone", Value: clip(name), Reason: "Invalid timezone: " + clip(name),
+		Help: cmp.Or(help, "use a name of the IANA time zone database, such as UTC or Europe/Zurich"),
 	}
-	return &FieldError{Field: "timezone", Value: clip(name), Reason: "Invalid timezone: " + clip(name), Help: help}
 }

@@ -49,7 +49,7 @@ func TestZonesAreRefused(t *testing.T) {
 		"LowerCase":  {reason: "Names are exact; say which one was meant.", name: "utc", help: "did you mean UTC?"},
 		"OtherCase":  {reason: "A host without case in its file names would accept it.", name: "europe/zurich", help: "Europe/Zurich?"},
 		"Directory":  {reason: "A region is not a zone.", name: "Europe", help: "IANA"},
-		"Factory":    {reason: "It says that nobody has chosen a zone.", name: "Factory", help: "IANA"},
+		"Factory":    {reason: "It means that no zone was chosen.", name: "Factory", help: "IANA"},
 		"Slash":      {reason: "Nor is it with a slash.", name: "Europe/", help: "IANA"},
 		"WhiteSpace": {reason: "Only lists are trimmed.", name: "UTC ", help: "IANA"},
 		"NUL":        {reason: "Other software would stop reading there.", name: "UTC\x00", help: "IANA"},
@@ -68,8 +68,8 @@ func TestZonesAreRefused(t *testing.T) {
 	}
 }
 
-// TestHostHasNoSay runs this test binary again on a host whose own database has Tokyo's time for Zurich.
-func TestHostHasNoSay(t *testing.T) {
+// TestHostZoneDatabaseIsIgnored runs this test binary again on a host whose own database has Tokyo's time for Zurich.
+func TestHostZoneDatabaseIsIgnored(t *testing.T) {
 	const child = "SCHEDULE_TEST_CHILD"
 	ask := func() string {
 		s, err := Parse(Spec{DaysOfWeek: []string{"mon"}, HoursOfDay: []string{"9"}, Timezone: "Europe/Zurich"})
@@ -102,7 +102,7 @@ func TestHostHasNoSay(t *testing.T) {
 	}
 
 	for name, zoneinfo := range map[string]string{"Wrong": dir, "Absent": "/does/not/exist"} {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestHostHasNoSay$")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestHostZoneDatabaseIsIgnored$")
 		cmd.Env = append(os.Environ(), child+"=1", "ZONEINFO="+zoneinfo, "TZ=Asia/Tokyo")
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -39,7 +39,7 @@ var (
 	}
 )
 
-// TestKindsThatAMachineMayReferTo checks side.word, inline and by template.
+// TestKindsThatAMachineMayReferTo checks part.word, inline and by template.
 func TestKindsThatAMachineMayReferTo(t *testing.T) {
 	for kind, allowed := range merged(bootstrapKinds, noBootstrapKinds) {
 		wantAllowed(t, "bootstrap config "+kind, allowed, func(m *v1alpha1.ScheduledMachine) { m.Spec.BootstrapSpec.Kind = kind })

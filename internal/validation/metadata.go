@@ -35,9 +35,7 @@ func metadata(t v1alpha1.MachineTemplate, path *field.Path) field.ErrorList {
 	for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
 		at := path.Child("labels").Key(key)
 		errs = append(errs, metadataKey(key, at)...)
-		for _, msg := range validation.IsValidLabelValue(t.Labels[key]) {
-			errs = append(errs, field.Invalid(at, t.Labels[key], msg))
-		}
+		errs = append(errs, invalid(at, t.Labels[key], validation.IsValidLabelValue(t.Labels[key]))...)
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.Annotations)) {
 		errs = append(errs, metadataKey(strings.ToLower(key), path.Child("annotations").Key(key))...)
@@ -46,10 +44,7 @@ func metadata(t v1alpha1.MachineTemplate, path *field.Path) field.ErrorList {
 }
 
 func metadataKey(key string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsQualifiedName(key) {
-		errs = append(errs, field.Invalid(path, key, msg))
-	}
+	errs := invalid(path, key, validation.IsQualifiedName(key))
 	for _, prefix := range reservedPrefixes {
 		if strings.HasPrefix(key, prefix) {
 			errs = append(errs, field.Forbidden(path, fmt.Sprintf("keys that begin with %s are reserved; use another domain", prefix)))

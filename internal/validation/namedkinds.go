@@ -32,13 +32,13 @@ func Kinds(s *v1alpha1.ScheduledMachineSpec, path *field.Path) []NamedKind {
 	)
 }
 
-func (s side) kinds(o v1alpha1.EmbeddedObject, ref v1alpha1.TemplateReference, path *field.Path) []NamedKind {
+func (p part) kinds(o v1alpha1.EmbeddedObject, ref v1alpha1.TemplateReference, path *field.Path) []NamedKind {
 	if ref == (v1alpha1.TemplateReference{}) {
-		return []NamedKind{{path.Child(s.spec), o.Kind, schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)}}
+		return []NamedKind{{path.Child(p.spec), o.Kind, schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)}}
 	}
 	made := strings.TrimSuffix(ref.Kind, clusterv1.TemplateSuffix)
 	return []NamedKind{
-		{path.Child(s.ref), ref.Kind, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)},
-		{path.Child(s.ref), ref.Kind, schema.FromAPIVersionAndKind(ref.APIVersion, made)},
+		{path.Child(p.ref), ref.Kind, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)},
+		{path.Child(p.ref), ref.Kind, schema.FromAPIVersionAndKind(ref.APIVersion, made)},
 	}
 }

@@ -43,7 +43,7 @@ func ScheduledMachine(m *v1alpha1.ScheduledMachine) field.ErrorList {
 // Spec returns all errors of a spec at path, nil if it is valid.
 func Spec(s *v1alpha1.ScheduledMachineSpec, path *field.Path) field.ErrorList {
 	return slices.Concat(
-		Schedule(&s.Schedule, path.Child("schedule")),
+		scheduleErrors(&s.Schedule, path.Child("schedule")),
 		clusterName(s.ClusterName, path.Child("clusterName")),
 		bootstrap.validate(s.BootstrapSpec, s.BootstrapTemplateRef, path),
 		infrastructure.validate(s.InfrastructureSpec, s.InfrastructureTemplateRef, path),
@@ -57,9 +57,8 @@ func Spec(s *v1alpha1.ScheduledMachineSpec, path *field.Path) field.ErrorList {
 	)
 }
 
-// Schedule returns all errors of a schedule at path, nil if it is valid. It also validates a disabled schedule, so that
-// enabling it later does not fail.
-func Schedule(s *v1alpha1.Schedule, path *field.Path) field.ErrorList {
+// scheduleErrors also validates a disabled schedule, so that enabling it later does not fail.
+func scheduleErrors(s *v1alpha1.Schedule, path *field.Path) field.ErrorList {
 	_, err := schedule.Parse(machineschedule.Spec(s))
 	var errs field.ErrorList
 	for _, bad := range schedule.FieldErrors(err) {
@@ -68,15 +67,20 @@ func Schedule(s *v1alpha1.Schedule, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// invalid returns an error for each message of a check of Kubernetes. A valid value has no message.
+func invalid(path *field.Path, value string, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range messages {
+		errs = append(errs, field.Invalid(path, value, msg))
+	}
+	return errs
+}
+
 func clusterName(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "name a Cluster in the same namespace")}
 	}
-	var errs field.ErrorList
-	for _, msg := range validation.IsValidLabelValue(name) {
-		errs = append(errs, field.Invalid(path, name, msg))
-	}
-	return errs
+	return invalid(path, name, validation.IsValidLabelValue(name))
 }
 
 func priority(p *int32, path *field.Path) field.ErrorList {
@@ -126,17 +130,11 @@ func nodeTaints(list []v1alpha1.NodeTaint, path *field.Path) field.ErrorList {
 	if len(list) > maxTaints {
 		errs = append(errs, field.TooMany(path, len(list), maxTaints))
 	}
-	type identity struct {
-		key    string
-		effect corev1.TaintEffect
-	}
-	seen := map[identity]bool{}
+	seen := map[v1alpha1.NodeTaint]bool{} // Key and effect identify a taint.
 	for i, t := range list {
-		at, id := path.Index(i), identity{t.Key, t.Effect}
+		at, id := path.Index(i), v1alpha1.NodeTaint{Key: t.Key, Effect: t.Effect}
 		errs = append(errs, taintKey(t.Key, at.Child("key"))...)
-		for _, msg := range validation.IsValidLabelValue(t.Value) {
-			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
-		}
+		errs = append(errs, invalid(at.Child("value"), t.Value, validation.IsValidLabelValue(t.Value))...)
 		if !slices.Contains(taintEffects, t.Effect) {
 			errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, taintEffects))
 		}
@@ -151,10 +149,7 @@ func nodeTaints(list []v1alpha1.NodeTaint, path *field.Path) field.ErrorList {
 // taintKey is stricter than Kubernetes: the name must not have '_', and each label of the domain must be a valid DNS
 // label.
 func taintKey(key string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsQualifiedName(key) {
-		errs = append(errs, field.Invalid(path, key, msg))
-	}
+	errs := invalid(path, key, validation.IsQualifiedName(key))
 	if len(errs) > 0 {
 		return errs
 	}

@@ -93,7 +93,7 @@ func TestScheduledMachine(t *testing.T) {
 			[]string{"spec.machineTemplate.annotations[5spot.finos.org/x]: Forbidden: keys that begin with 5spot.finos.org/ are reserved"},
 		},
 		"Taints": {
-			"Key and effect tell taints apart, and the same key may have two effects.",
+			"Key and effect identify a taint, and the same key may have two effects.",
 			func(m *v1alpha1.ScheduledMachine) {
 				m.Spec.NodeTaints = []v1alpha1.NodeTaint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Value: "x_y", Effect: "NoExecute"}}
 			},
@@ -121,7 +121,7 @@ func TestScheduledMachine(t *testing.T) {
 		},
 		"Templates": {"They stand in for the specs.", templates("KubeadmConfigTemplate"), nil},
 		"OneOfEach": {
-			"The two sides are told apart.",
+			"The two parts are distinguished.",
 			func(m *v1alpha1.ScheduledMachine) {
 				spec := m.Spec.BootstrapSpec
 				templates("KubeadmConfigTemplate")(m)
@@ -129,7 +129,7 @@ func TestScheduledMachine(t *testing.T) {
 			}, nil,
 		},
 		"NeitherSpecNorTemplate": {
-			"There is nothing to make, and whoever knows only one of the fields finds the other.",
+			"There is nothing to create, and the message names both fields.",
 			func(m *v1alpha1.ScheduledMachine) {
 				m.Spec.BootstrapSpec, m.Spec.InfrastructureSpec = v1alpha1.EmbeddedObject{}, v1alpha1.EmbeddedObject{}
 			},
@@ -139,7 +139,7 @@ func TestScheduledMachine(t *testing.T) {
 			},
 		},
 		"SpecAndTemplate": {
-			"Nobody could say which counts.",
+			"It is ambiguous which one counts.",
 			func(m *v1alpha1.ScheduledMachine) {
 				m.Spec.InfrastructureTemplateRef = v1alpha1.TemplateReference{
 					APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "DevMachineTemplate", Name: "desk",

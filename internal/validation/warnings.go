@@ -18,9 +18,9 @@ import (
 // maxQuote bounds how much of a pattern a warning repeats. API servers cut a warning after 256 bytes.
 const maxQuote = 40
 
-// everywhere has programs that run on every Node, with their command lines as of kubeadm and systemd. A pattern that
-// matches one of them ejects the machine each time it joins.
-var everywhere = []struct{ program, commandLine string }{
+// commonPrograms has programs that run on every Node, with their command lines as of kubeadm and systemd. A pattern
+// that matches one of them ejects the machine each time it joins.
+var commonPrograms = []struct{ program, commandLine string }{
 	{"systemd", "/usr/lib/systemd/systemd --system --deserialize"},
 	{"init", "/sbin/init"},
 	{"kubelet", "/usr/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml"},
@@ -66,7 +66,7 @@ func matchesTooMuch(pattern string) string {
 	if !strings.ContainsFunc(pattern, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
 		return "has no letter or digit, and matches many command lines"
 	}
-	for _, e := range everywhere {
+	for _, e := range commonPrograms {
 		if pattern == e.program || strings.Contains(e.commandLine, pattern) {
 			return "matches " + e.program + ", which runs on the machines of many clusters"
 		}

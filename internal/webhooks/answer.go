@@ -22,17 +22,13 @@ const maxRequest = 7 << 20
 const tooDeep = "the object is nested too deeply to be validated, more than 10,000 levels with its managed fields: " +
 	"make spec of bootstrapSpec and of infrastructureSpec flatter"
 
-// answered rejects a request that cannot be decoded, with the UID of the request. controller-runtime rejects it
-// without a UID, and the API server then only reports that the UIDs differ.
-func answered(next http.Handler) http.Handler {
+// rejectUndecodable rejects a request that cannot be decoded, with the UID of the request. controller-runtime rejects
+// it without a UID, and the API server then only reports that the UIDs differ.
+func rejectUndecodable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == nil {
-			next.ServeHTTP(w, r)
-			return
-		}
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
 		if uid := uidOf(body); err == nil && uid != "" && !json.Valid(body) {
-			refuse(w, r, uid)
+			reject(w, r, uid)
 			return
 		}
 		r.Body = struct {
@@ -43,7 +39,7 @@ func answered(next http.Handler) http.Handler {
 	})
 }
 
-func refuse(w http.ResponseWriter, r *http.Request, uid types.UID) {
+func reject(w http.ResponseWriter, r *http.Request, uid types.UID) {
 	answer := admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
 		Response: &admissionv1.AdmissionResponse{UID: uid, Result: &metav1.Status{
@@ -59,7 +55,7 @@ func refuse(w http.ResponseWriter, r *http.Request, uid types.UID) {
 // empty if there is none.
 func uidOf(body []byte) types.UID {
 	d := json.NewDecoder(bytes.NewReader(body))
-	if !enter(d, "request") || !enter(d, "uid") {
+	if !seekField(d, "request") || !seekField(d, "uid") {
 		return ""
 	}
 	var uid types.UID
@@ -69,9 +65,9 @@ func uidOf(body []byte) types.UID {
 	return uid
 }
 
-// enter reads up to the value of a field of the next object in d. It skips fields that are strings, numbers or
+// seekField reads up to the value of a field of the next object in d. It skips fields that are strings, numbers or
 // shallow.
-func enter(d *json.Decoder, field string) bool {
+func seekField(d *json.Decoder, field string) bool {
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return false
 	}

@@ -44,9 +44,9 @@ func nested(depth int) string {
 	return review + object + strings.Repeat("[", depth) + strings.Repeat("]", depth) + "}}}}}}"
 }
 
-// TestWhatIsTooDeepIsRefusedByName expects the UID of the request in the response. With another UID, an API
-// server does not report the error.
-func TestWhatIsTooDeepIsRefusedByName(t *testing.T) {
+// TestDeeplyNestedObjectsAreRejectedWithTheirUID expects the UID of the request in the response. With another UID, an
+// API server does not report the error.
+func TestDeeplyNestedObjectsAreRejectedWithTheirUID(t *testing.T) {
 	for depth, allowed := range map[int]bool{1: true, 9_000: true, 9_994: true, 9_995: false, 20_000: false} {
 		got := post(t, nested(depth))
 		if got.UID != "u1" || got.Allowed != allowed || !allowed && !strings.Contains(got.Result.Message, "nested too deeply") {
@@ -55,7 +55,7 @@ func TestWhatIsTooDeepIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRequestIsRefused(t *testing.T) {
+func TestInvalidReviewsAreRejected(t *testing.T) {
 	for _, body := range []string{"", "x", "{", "[]", `{"request":[]}`, `{"request":{"object":`, `{"request":{"uid":{}}}`, nested(1) + "x", strings.Repeat("[", 20_000), strings.Repeat(" ", 8<<20)} {
 		if got := post(t, body); got.Allowed {
 			t.Errorf("%.80q is allowed", body)

@@ -21,13 +21,10 @@ const lendingPath = "/lending-5spot-finos-org-v1alpha1-scheduledmachine"
 // neither does its outage (failurePolicy=ignore). It is a separate webhook because the validating one is not
 // called for the switches (ADR 0013).
 type Lending struct {
+	acceptAll[*v1alpha1.ScheduledMachine]
+
 	// Clock is the source of the time.
 	Clock clock.PassiveClock
-}
-
-// ValidateCreate accepts everything.
-func (*Lending) ValidateCreate(context.Context, *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
-	return nil, nil
 }
 
 // ValidateUpdate returns a warning and never an error.
@@ -35,10 +32,5 @@ func (w *Lending) ValidateUpdate(_ context.Context, old, m *v1alpha1.ScheduledMa
 	if _, again := lending.Again(m, w.Clock.Now()); again && !old.ScheduleEnabled() {
 		return admission.Warnings{lending.Warning}, nil
 	}
-	return nil, nil
-}
-
-// ValidateDelete accepts everything.
-func (*Lending) ValidateDelete(context.Context, *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
 	return nil, nil
 }

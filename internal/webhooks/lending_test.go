@@ -40,9 +40,9 @@ func TestLendingAgainWarns(t *testing.T) {
 		"Tool":       {"It applies what it finds in a file.", state(false, v1alpha1.FieldManager), state(true, "argocd-controller"), true},
 		"Person":     {"They lend it on purpose.", state(false, v1alpha1.FieldManager), state(true, "kubectl-patch"), false},
 		"StillOff":   {"An edit of something else lends nothing.", state(false, v1alpha1.FieldManager), state(false, "argocd-controller"), false},
-		"OnBefore":   {"It is told once, to whoever did it.", state(true, "argocd-controller"), state(true, "argocd-controller"), false},
+		"OnBefore":   {"Only the writer that turned it on is warned.", state(true, "argocd-controller"), state(true, "argocd-controller"), false},
 		"OnResume":   {"It lends nothing.", state(false, v1alpha1.FieldManager, onResume), state(true, "argocd-controller", onResume), false},
-		"NotAnyMore": {"Whoever goes back to OnEnable lends it with the record there.", state(true, "argocd-controller", onResume), state(true, "argocd-controller"), true},
+		"NotAnyMore": {"A change back to OnEnable lends it while the record exists.", state(true, "argocd-controller", onResume), state(true, "argocd-controller"), true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

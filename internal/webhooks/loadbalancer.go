@@ -23,6 +23,8 @@ const gateOff = "the feature gate NodeDetach is off: the 5-Spot manager takes no
 // LoadBalancer warns if the feature gate is off, so that no controller acts on LoadBalancers. It rejects
 // nothing.
 type LoadBalancer struct {
+	acceptAll[*expv1.LoadBalancer]
+
 	// Gates are the feature gates of the manager.
 	Gates featuregate.FeatureGate
 }
@@ -38,9 +40,4 @@ func (w *LoadBalancer) ValidateCreate(context.Context, *expv1.LoadBalancer) (adm
 // ValidateUpdate is ValidateCreate for an update.
 func (w *LoadBalancer) ValidateUpdate(ctx context.Context, _, lb *expv1.LoadBalancer) (admission.Warnings, error) {
 	return w.ValidateCreate(ctx, lb)
-}
-
-// ValidateDelete accepts every deletion.
-func (*LoadBalancer) ValidateDelete(context.Context, *expv1.LoadBalancer) (admission.Warnings, error) {
-	return nil, nil
 }

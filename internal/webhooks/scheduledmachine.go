@@ -38,10 +38,21 @@ const forKinds = 3 * time.Second
 
 // ScheduledMachine validates ScheduledMachines. It is stateless.
 type ScheduledMachine struct {
+	acceptAll[*v1alpha1.ScheduledMachine]
+
 	// Kinds looks up the installed kinds. Requests must not block each other: a RESTMapper looks up one kind at
 	// a time.
 	Kinds kinds.Resolver
 }
+
+// acceptAll accepts the creation and the deletion of every T, without a warning.
+type acceptAll[T any] struct{}
+
+// ValidateCreate accepts every object.
+func (acceptAll[T]) ValidateCreate(context.Context, T) (admission.Warnings, error) { return nil, nil }
+
+// ValidateDelete accepts every deletion.
+func (acceptAll[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) { return nil, nil }
 
 // SetupWithManager registers the webhooks at mgr's webhook server.
 func SetupWithManager(mgr ctrl.Manager) {
@@ -53,7 +64,7 @@ func SetupWithManager(mgr ctrl.Manager) {
 
 // Handler returns the HTTP handler for admission requests.
 func (w *ScheduledMachine) Handler(scheme *runtime.Scheme) http.Handler {
-	return answered(admission.WithValidator(scheme, w))
+	return rejectUndecodable(admission.WithValidator(scheme, w))
 }
 
 // ValidateCreate rejects an object that could not be reconciled.
@@ -77,23 +88,13 @@ func (w *ScheduledMachine) ValidateUpdate(ctx context.Context, old, m *v1alpha1.
 	for _, e := range before {
 		known.Insert(e.Error())
 	}
-	after, warnings := w.validate(ctx, m)
-	var errs field.ErrorList
-	for _, e := range after {
-		if !known.Has(e.Error()) {
-			errs = append(errs, e)
-		}
-	}
+	errs, warnings := w.validate(ctx, m)
+	errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return known.Has(e.Error()) })
 	if old.Spec.ClusterName != m.Spec.ClusterName {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "clusterName"), m.Spec.ClusterName,
 			"is immutable: create another ScheduledMachine for another Cluster"))
 	}
 	return warnings, invalid(m, errs)
-}
-
-// ValidateDelete accepts every deletion.
-func (*ScheduledMachine) ValidateDelete(context.Context, *v1alpha1.ScheduledMachine) (admission.Warnings, error) {
-	return nil, nil
 }
 
 // validate returns the errors of m, and warnings for valid values that are rarely intended.

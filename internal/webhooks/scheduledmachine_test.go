@@ -117,7 +117,7 @@ func TestKindsThatAreServed(t *testing.T) {
 		warns    int
 	}{
 		"Namespaced":       {"It is an ordinary kind.", hook(), nil, infra("DevMachine"), "", 0},
-		"Global":           {"It would be everybody's.", hook(), nil, infra("GlobalMachine"), "spec.infrastructureSpec.kind: Invalid value: \"GlobalMachine\": kind GlobalMachine.infrastructure.cluster.x-k8s.io cannot be used: its objects are not namespaced", 0},
+		"Global":           {"It would belong to all namespaces.", hook(), nil, infra("GlobalMachine"), "spec.infrastructureSpec.kind: Invalid value: \"GlobalMachine\": kind GlobalMachine.infrastructure.cluster.x-k8s.io cannot be used: its objects are not namespaced", 0},
 		"GlobalTemplate":   {"And so would be what is made from it.", hook(), nil, cloned("GlobalMachineTemplate"), "spec.infrastructureTemplateRef.kind: Invalid value: \"GlobalMachineTemplate\": kind GlobalMachine.", 0},
 		"Template":         {"Both kinds are served.", hook(), nil, cloned("DevMachineTemplate"), "", 0},
 		"ByNameOnly":       {"What is no good by name is refused once.", hook(), nil, infra("List"), "spec.infrastructureSpec.kind: Invalid value: \"List\": must be the kind of the infrastructure machine", 0},
