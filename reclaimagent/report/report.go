@@ -138,20 +138,9 @@ func (a *attempts) do(request func() error) error {
 
 // AwaitCleared waits until the Node has no request, or does not exist. It returns nil or the error of ctx.
 func (r *Reporter) AwaitCleared(ctx context.Context) error {
-	log := r.newFailureLog("Checking whether the request was cleared")
-	attempts := r.reads()
-	for {
-		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
-			return err
-		}
-		n, err := r.read(ctx, r.o.Holder.Enabled(), attempts)
-		switch {
-		case kubeapi.Code(err) == http.StatusNotFound, n != nil && !n.requested():
-			return nil
-		case err != nil && ctx.Err() == nil:
-			log.warn(err)
-		}
-	}
+	return r.await(ctx, "Checking whether the request was cleared", r.o.Holder.Enabled, func(n *node, err error) bool {
+		return kubeapi.Code(err) == http.StatusNotFound || n != nil && !n.requested()
+	})
 }
 
 // KeepWarm keeps a connection open until ctx is done, so that a report needs one round trip. Over HTTP/2 the

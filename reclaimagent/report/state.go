@@ -91,9 +91,7 @@ func (t *StateReporter) setState(s reclaim.AgentState) {
 func (t *StateReporter) Run(ctx context.Context) {
 	log := t.r.newFailureLog("Writing the agent state to the Node")
 	backoff := retry.Backoff{First: firstStateRetry, Last: maxStateRetry}
-	timer := time.NewTimer(0)
-	timer.Stop()
-	defer timer.Stop()
+	var due <-chan time.Time
 	var s reclaim.AgentState
 	for {
 		select {
@@ -102,9 +100,9 @@ func (t *StateReporter) Run(ctx context.Context) {
 		case s = <-t.states:
 			t.onWritten(false)
 			backoff.Reset()
-			timer.Reset(retry.Jitter(stateWriteDelay))
-		case <-timer.C:
-			timer.Reset(t.reconcile(ctx, s, &backoff, log))
+			due = time.NewTimer(retry.Jitter(stateWriteDelay)).C
+		case <-due:
+			due = time.NewTimer(t.reconcile(ctx, s, &backoff, log)).C
 		}
 	}
 }
@@ -130,22 +128,15 @@ func (t *StateReporter) reconcile(ctx context.Context, s reclaim.AgentState, bac
 // writeState writes s, unless the annotation has it already. It reads the Node first. It writes nothing if the Node is
 // another machine or has a request.
 func (t *StateReporter) writeState(ctx context.Context, s reclaim.AgentState) error {
-	n, err := t.r.get(ctx, "")
-	if err != nil {
+	text := s.Text()
+	switch n, err := t.r.getIdentified(ctx); {
+	case err != nil:
 		return err
-	}
-	if err := t.r.identify(n); err != nil {
-		return err
-	}
-	switch {
 	case n.requested():
 		return errRequested
-	case n.Metadata.Annotations[reclaim.StateAnnotation] == s.Text():
+	case n.Metadata.Annotations[reclaim.StateAnnotation] == text:
 		return nil
+	default:
+		return t.r.annotate(ctx, n, reclaim.StateAnnotation, &text)
 	}
-	// A merge patch of one key leaves other annotations unchanged, and works on every server. The UID prevents a write
-	// to a Node that was created since.
-	return t.r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
-		"uid": n.Metadata.UID, "annotations": map[string]string{reclaim.StateAnnotation: s.Text()},
-	}})
 }
