@@ -33,10 +33,6 @@ type activeHold struct {
 	err error
 }
 
-func newActiveHold(since time.Time) *activeHold {
-	return &activeHold{since: since, pods: map[string]*heldPod{}}
-}
-
 // replace sets the pods that a pass found. Until the report is final, it keeps the ones that were removed.
 func (s *activeHold) replace(held map[string]*heldPod, now time.Time) {
 	if s.text == "" {

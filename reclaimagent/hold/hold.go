@@ -207,19 +207,17 @@ func (h *Holder) update(f func()) {
 
 // Run holds and releases pods until ctx is done. Then it releases them, unless the Node has a request.
 func (h *Holder) Run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	timer.Stop()
-	defer timer.Stop()
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			h.stop(context.WithoutCancel(ctx))
 			return
 		case <-h.wake:
-		case <-timer.C:
+		case <-due:
 		}
 		if next := h.step(); next > 0 {
-			timer.Reset(next)
+			due = time.NewTimer(next).C
 		}
 	}
 }

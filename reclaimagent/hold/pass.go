@@ -21,7 +21,7 @@ func (h *Holder) hold(in *inputs, v verdict) time.Duration {
 	}
 	h.released, h.unavailable = false, ""
 	if h.active == nil {
-		h.active = newActiveHold(in.since)
+		h.active = &activeHold{since: in.since, pods: map[string]*heldPod{}}
 		clear(h.logged)
 	}
 	now := h.o.Now()
@@ -57,14 +57,15 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 	first, failed := len(h.active.pods) == 0, int32(0)
 	held := make(map[string]*heldPod, len(pods))
 	for _, pod := range pods {
-		s, ok, err := h.freezePod(pod)
+		s, changed, err := h.change(pod, podState.holdChanges)
+		ours := s.marked || changed // The mark is the first change.
 		if err != nil && !errors.Is(err, errPodGone) {
 			h.failed(metrics.HoldFreezing, err)
-			if !ok {
+			if !ours {
 				failed++
 			}
 		}
-		if !ok {
+		if !ours {
 			continue
 		}
 		known := h.active.pods[pod]
@@ -80,19 +81,18 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 	return found
 }
 
-// freezePod freezes one pod. It returns the state before, and whether the agent holds the pod.
-func (h *Holder) freezePod(pod string) (s podState, ok bool, err error) {
-	s, err = h.tree.state(pod)
-	if err != nil {
-		return s, false, err
+// change applies changes to one pod, in order. It returns the state before, and whether there was a change.
+func (h *Holder) change(pod string, changes func(podState) []change) (s podState, changed bool, err error) {
+	if s, err = h.tree.state(pod); err != nil {
+		return podState{}, false, err
 	}
-	changes := s.holdChanges()
-	for _, c := range changes {
+	for _, c := range changes(s) {
 		if err := h.tree.apply(pod, c); err != nil {
-			return s, s.marked || c == setFrozen, err
+			return s, changed, err
 		}
+		changed = true
 	}
-	return s, s.marked || len(changes) > 0, nil
+	return s, changed, nil
 }
 
 // measure records which pods have become frozen or empty.
@@ -199,12 +199,12 @@ func (h *Holder) releaseAll() bool {
 	}
 	count, left := 0, 0
 	for _, pod := range pods {
-		switch done, err := h.releasePod(pod); {
+		switch _, changed, err := h.change(pod, podState.releaseChanges); {
 		case errors.Is(err, errPodGone):
 		case err != nil:
 			h.failed(metrics.HoldReleasing, err)
 			left++
-		case done:
+		case changed:
 			count++
 		}
 	}
@@ -213,21 +213,6 @@ func (h *Holder) releaseAll() bool {
 		h.o.Log.Info("Released pods", "pods", count)
 	}
 	return left == 0
-}
-
-// releasePod releases a pod if it has a mark.
-func (h *Holder) releasePod(pod string) (done bool, err error) {
-	s, err := h.tree.state(pod)
-	if err != nil {
-		return false, err
-	}
-	for _, c := range s.releaseChanges() {
-		if err := h.tree.apply(pod, c); err != nil {
-			return false, err
-		}
-		done = true
-	}
-	return done, nil
 }
 
 var errLate = errors.New("the processes of a pod did not stop in time")
