@@ -191,7 +191,7 @@ func (j *evaluator) renamed(e *procevents.Event) {
 	}
 }
 
-// look evaluates one process: first its name, then its arguments.
+// evaluate evaluates one process: first its name, then its arguments.
 func (j *evaluator) evaluate(p *process.Process) (clean bool) {
 	j.metrics.Decisions.Add(1)
 	hit, ok := j.matcher.Comm(p.Comm())
@@ -257,30 +257,28 @@ func (j *evaluator) confirm(pid int, hit match.Hit) {
 // matchIgnoringKubeletPaths repeats the match without arguments that contain a path below a kubelet directory. Pods
 // choose such paths, for example in volume names.
 func (j *evaluator) matchIgnoringKubeletPaths(pid int, hit match.Hit) (match.Hit, bool) {
-	var a arguments
+	var all arguments
+	var argvErr error
 	err := j.table.VisitPID(pid, func(p *process.Process) bool {
-		a.err = p.Argv(&a)
+		argvErr = p.Argv(&all)
 		return false
 	})
-	if err = errors.Join(err, a.err); err != nil || len(a.all) > maxArguments {
+	if err = errors.Join(err, argvErr); err != nil || len(all) > maxArguments {
 		return hit, !errors.Is(err, fs.ErrNotExist)
 	}
-	return j.matcher.Match(nil, process.WithoutKubelets(a.all))
+	return j.matcher.Match(nil, process.WithoutKubelets(all))
 }
 
 // arguments collects the arguments of a process up to maxArguments bytes. Longer arguments count as the owner's without
 // the check for kubelet paths.
-type arguments struct {
-	all []byte
-	err error
-}
+type arguments []byte
 
 const maxArguments = 1 << 20
 
 // Feed implements [process.Feeder].
 func (a *arguments) Feed(piece []byte) {
-	if len(a.all) <= maxArguments {
-		a.all = append(a.all, piece...)
+	if len(*a) <= maxArguments {
+		*a = append(*a, piece...)
 	}
 }
 

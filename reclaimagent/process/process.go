@@ -112,7 +112,9 @@ func (t *Table) TakeOver() *Table {
 
 // Close closes all open files.
 func (t *Table) Close() error {
-	t.files.closeAll(t.root)
+	for pid, e := range t.files.byPID {
+		t.files.remove(t.root, pid, e)
+	}
 	return t.root.close()
 }
 

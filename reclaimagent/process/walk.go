@@ -34,10 +34,16 @@ func (t *Table) Walk(visit Visit) (WalkResult, error) {
 // Rewalk is Walk for repeated calls. It keeps files open between walks, and visits a clean process only after a change.
 // It reads the name and the arguments of every process each time, because exec changes neither PID nor start time.
 func (t *Table) Rewalk(visit Visit) (WalkResult, error) {
-	t.files.startWalk()
+	k := &t.files
+	if k.byPID == nil {
+		k.byPID, k.seed = make(map[int32]*processFiles), maphash.MakeSeed()
+	}
+	k.round++
 	c, err := t.each(func(pid int32) error { return t.revisit(pid, visit) })
-	if err == nil {
-		t.files.sweep(t.root)
+	for pid, e := range k.byPID {
+		if err == nil && e.round != k.round { // The process has ended.
+			k.remove(t.root, pid, e)
+		}
 	}
 	return c, err
 }
@@ -84,28 +90,6 @@ type processFiles struct {
 	sum uint64
 }
 
-func (k *openFiles) startWalk() {
-	if k.byPID == nil {
-		k.byPID, k.seed = make(map[int32]*processFiles), maphash.MakeSeed()
-	}
-	k.round++
-}
-
-// sweep closes the processes that the last walk did not find.
-func (k *openFiles) sweep(r root) {
-	for pid, e := range k.byPID {
-		if e.round != k.round {
-			k.remove(r, pid, e)
-		}
-	}
-}
-
-func (k *openFiles) closeAll(r root) {
-	for pid, e := range k.byPID {
-		k.remove(r, pid, e)
-	}
-}
-
 func (k *openFiles) remove(r root, pid int32, e *processFiles) {
 	r.shut(e.cmdline)
 	if e.hasComm {
@@ -126,7 +110,7 @@ func (k *openFiles) open(r root, pid int32) (*processFiles, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, gone(pid, err)
 		}
-		return nil, nil // Most likely EMFILE. look will return the error.
+		return nil, nil // Most likely EMFILE. visitPID will return the error.
 	}
 	e := &processFiles{cmdline: h}
 	if k.comms < maxOpenComm {
