@@ -109,15 +109,14 @@ func New(o Options) *Detector {
 // Netlink it returns [procevents.ErrUnavailable] if the kernel does not announce processes. interval is the interval
 // between polls.
 func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(Match)) error {
-	table, err := d.open()
+	j, err := d.newEvaluator(m, emit)
 	if err != nil {
 		return err
 	}
-	j := d.newEvaluator(table, m, emit)
 	defer func() { _ = j.table.Close() }()
 	defer d.o.Metrics.SetDetector("")
 	if d.o.Mode == Poll {
-		_, err := d.poll(ctx, j, interval, nil)
+		_, err := d.poll(ctx, j, interval, false)
 		return err
 	}
 	err = d.listenOrPoll(ctx, j, interval)
@@ -130,24 +129,15 @@ func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Dura
 // Scan returns the processes that match m now, in ascending order of PID. The error wraps [process.ErrHidden] if there
 // may be hidden ones.
 func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
-	table, err := d.open()
+	var found []Match
+	j, err := d.newEvaluator(m, func(m Match) { found = append(found, m) })
 	if err != nil {
 		return nil, err
 	}
-	var found []Match
-	j := d.newEvaluator(table, m, func(m Match) { found = append(found, m) })
 	defer func() { _ = j.table.Close() }()
 	j.detector = Poll
 	err = j.guarded(func() error { return d.rescan(j) })
 	return found, errors.Join(err, j.visible)
-}
-
-func (d *Detector) open() (*process.Table, error) {
-	table, err := d.o.Open()
-	if err == nil {
-		table.Share(&d.hungProcesses)
-	}
-	return table, err
 }
 
 // listenOrPoll uses netlink as long as possible. It subscribes again at once after a missed heartbeat (ErrSilent).
@@ -187,7 +177,7 @@ func (d *Detector) fallBack(ctx context.Context, j *evaluator, interval time.Dur
 		d.warned = true
 		d.o.Log.Warn("Polling, because the kernel does not announce processes", "err", cause, "retryEvery", retryEvery.String())
 	}
-	conn, err := d.poll(ctx, j, interval, d.redial)
+	conn, err := d.poll(ctx, j, interval, true)
 	if conn != nil {
 		d.warned = false
 		d.o.Log.Info("Listening to the kernel again")

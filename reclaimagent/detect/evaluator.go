@@ -52,10 +52,16 @@ type evaluator struct {
 	visit process.Visit
 }
 
-func (d *Detector) newEvaluator(t *process.Table, m *match.Matcher, emit func(Match)) *evaluator {
-	j := &evaluator{table: t, matcher: m, metrics: d.o.Metrics, log: d.o.Log, emit: emit, seen: map[identity]uint64{}}
+// newEvaluator opens the table of processes. The caller must close it.
+func (d *Detector) newEvaluator(m *match.Matcher, emit func(Match)) (*evaluator, error) {
+	table, err := d.o.Open()
+	if err != nil {
+		return nil, err
+	}
+	table.Share(&d.hungProcesses)
+	j := &evaluator{table: table, matcher: m, metrics: d.o.Metrics, log: d.o.Log, emit: emit, seen: map[identity]uint64{}}
 	j.visit = j.evaluate
-	return j
+	return j, nil
 }
 
 // guarded runs work, which reads processes, in a separate goroutine. If the arguments of a process block that

@@ -13,15 +13,14 @@ import (
 // pollCost bounds the CPU use of polling, as a divisor of one core: 5 %.
 const pollCost = 20
 
-// poll scans all processes every interval, or less often because of pollCost. It ends when ctx is done, or when redial,
-// which may be nil, has sent a subscription, which it returns.
-func (d *Detector) poll(ctx context.Context, j *evaluator, interval time.Duration, redial func(context.Context, chan<- Events)) (Events, error) {
+// poll scans all processes every interval, or less often because of pollCost. It ends when ctx is done, or, with redial,
+// when a subscription succeeds, which it returns.
+func (d *Detector) poll(ctx context.Context, j *evaluator, interval time.Duration, redial bool) (Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var found chan Events
-	if redial != nil {
-		found = make(chan Events)
-		go redial(ctx, found)
+	found := make(chan Events)
+	if redial {
+		go d.redial(ctx, found)
 	}
 	defer d.o.Metrics.PollInterval.Store(0)
 	j.begin(Poll)

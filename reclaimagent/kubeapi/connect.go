@@ -3,6 +3,7 @@
 package kubeapi
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -42,10 +43,7 @@ func InCluster(o Options) (*Client, error) {
 	if host == "" || port == "" {
 		return nil, fmt.Errorf("%w: %s and %s are not set", ErrNotInCluster, hostEnv, portEnv)
 	}
-	dir := o.AccountDir
-	if dir == "" {
-		dir = accountDir
-	}
+	dir := cmp.Or(o.AccountDir, accountDir)
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	client, err := clientTrusting(dir+"/ca.crt", config, http.ProxyFromEnvironment, o.Now)
 	if err != nil {
