@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// pollEvery is the interval between reads if the server does not permit list or watch.
-	pollEvery = 5 * time.Second
+	// pollInterval is the interval between reads if the server does not permit list or watch.
+	pollInterval = 5 * time.Second
 
 	// firstRetry and lastRetry bound the retry delay, before jitter.
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 10 * time.Second
 
-	// watchFor is the requested duration of a watch, before jitter. It bounds how long a broken watch stays unnoticed.
-	watchFor = 5 * time.Minute
+	// watchDuration is the requested duration of a watch, before jitter. It bounds how long a broken watch stays unnoticed.
+	watchDuration = 5 * time.Minute
 
 	// requestTimeout is the timeout of a request other than a watch.
 	requestTimeout = 10 * time.Second
@@ -80,7 +80,7 @@ func (s *Source) Run(ctx context.Context) {
 			// The resource version is too old: list again.
 		case code != 0:
 			s.logFailure(err)
-			pause = retry.Jitter(pollEvery)
+			pause = retry.Jitter(pollInterval)
 		default:
 			s.logFailure(err)
 		}

@@ -66,12 +66,12 @@ func (s *Source) list(ctx context.Context) (string, error) {
 // watch applies changes until the server ends the watch, which is no error.
 func (s *Source) watch(ctx context.Context, version string) error {
 	// The server ends the watch. The timeout is for a server that does not.
-	ctx, cancel := context.WithTimeout(ctx, 2*watchFor)
+	ctx, cancel := context.WithTimeout(ctx, 2*watchDuration)
 	defer cancel()
 	query := s.selector()
 	query.Set("watch", "true")
 	query.Set("resourceVersion", version)
-	query.Set("timeoutSeconds", strconv.Itoa(int(watchFor.Seconds())))
+	query.Set("timeoutSeconds", strconv.Itoa(int(watchDuration.Seconds())))
 	stream, err := s.client.Stream(ctx, kubeapi.Request{Path: path, Query: query})
 	if err != nil {
 		return fmt.Errorf("watching ConfigMap %s: %w", s.name, err)

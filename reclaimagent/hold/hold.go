@@ -185,10 +185,10 @@ func (h *Holder) Requested() {
 }
 
 // Unblock releases the pods for an attempt to deliver the request, and holds them again after it.
-func (h *Holder) Unblock(on bool) { h.update(func() { h.facts.unblocked = on }) }
+func (h *Holder) Unblock(on bool) { h.update(func() { h.facts.releasedForRequest = on }) }
 
 // UnblockRead is Unblock for an attempt to read the Node.
-func (h *Holder) UnblockRead(on bool) { h.update(func() { h.facts.unread = on }) }
+func (h *Holder) UnblockRead(on bool) { h.update(func() { h.facts.releasedForRead = on }) }
 
 // Refuse ends the hold, because the Node is another machine. A later read of the Node may show that it is this one.
 func (h *Holder) Refuse(reason string) {

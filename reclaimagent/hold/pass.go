@@ -70,7 +70,7 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 		}
 		known := h.active.pods[pod]
 		if known == nil {
-			known, found = &heldPod{wrote: now}, true
+			known, found = &heldPod{heldSince: now}, true
 			h.active.inherited = h.active.inherited || (first && s.marked)
 		}
 		held[pod] = known
@@ -132,21 +132,21 @@ func (h *Holder) finish(in *inputs) {
 	if !in.facts.requested {
 		return
 	}
-	if h.active.text == "" && len(h.active.pods) == 0 && h.active.err != nil { // A later pass may hold pods.
+	if h.active.finalText == "" && len(h.active.pods) == 0 && h.active.err != nil { // A later pass may hold pods.
 		h.report(in, reclaim.HoldState{Unavailable: clip.To(h.active.err.Error(), maxReason)}.Text())
 		return
 	}
-	if h.active.text == "" {
-		h.active.text = r.Text()
+	if h.active.finalText == "" {
+		h.active.finalText = r.Text()
 		h.countLate(metrics.HoldKilling, func(p *heldPod) bool { return p.killed.IsZero() })
 		if last, ok := reclaim.ParseHoldState(in.annotation); ok && last.Unavailable == "" && h.active.inherited {
-			h.active.text = in.annotation // measured by the predecessor
+			h.active.finalText = in.annotation // measured by the predecessor
 		}
 		if r.Killed > 0 {
 			h.o.Log.Info("Killed pods", "pods", r.Killed, "took", r.Memory.String())
 		}
 	}
-	h.report(in, h.active.text)
+	h.report(in, h.active.finalText)
 }
 
 // countLate counts the pods that were not frozen, or not empty, in time.
@@ -161,7 +161,7 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
 func (h *Holder) release(in *inputs) time.Duration {
 	h.nextPass = time.Time{}
-	if !in.facts.unblocked && !in.facts.unread { // the hold continues after the attempt, with the times of its first freeze
+	if !in.facts.releasedForRequest && !in.facts.releasedForRead { // the hold continues after the attempt, with the times of its first freeze
 		h.active = nil
 	}
 	why := in.facts.refused
@@ -173,7 +173,7 @@ func (h *Holder) release(in *inputs) time.Duration {
 		}
 	}
 	switch {
-	case in.facts.unread: // The report stays.
+	case in.facts.releasedForRead: // The report stays.
 	case in.facts.hold.Enabled() && why != "":
 		h.reportUnavailable(in, why)
 	default:

@@ -78,13 +78,13 @@ type Client struct {
 	// token returns the bearer token, nil if the requests have none. fresh reads it again, because the server rejected
 	// the last one.
 	token func(fresh bool) (string, error)
-	// one means that the last response used HTTP/2.
-	one atomic.Bool
+	// multiplexed means that the last response used HTTP/2.
+	multiplexed atomic.Bool
 }
 
 // Multiplexed reports whether all requests share one connection, as with HTTP/2. An open stream then keeps the
 // connection open for all.
-func (c *Client) Multiplexed() bool { return c.one.Load() }
+func (c *Client) Multiplexed() bool { return c.multiplexed.Load() }
 
 // Request is a request of a Client. An empty Method means GET, an empty Accept means JSON.
 type Request struct {
@@ -140,7 +140,7 @@ func (c *Client) attempt(ctx context.Context, by *http.Client, r Request, fresh 
 	if err != nil {
 		return nil, fmt.Errorf("reaching API server: %w", err)
 	}
-	c.one.Store(resp.ProtoMajor >= 2)
+	c.multiplexed.Store(resp.ProtoMajor >= 2)
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		defer func() { _ = resp.Body.Close() }()
 		return nil, refusal(resp)

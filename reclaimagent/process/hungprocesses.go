@@ -60,29 +60,29 @@ func (a *HungProcesses) Recovered() []int {
 	return recovered
 }
 
-func (a *HungProcesses) put(pid int32, t *readWatchdog) {
+func (a *HungProcesses) put(pid int32, w *readWatchdog) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hung = append(a.hung, hung{pid: pid, watchdog: t})
+	a.hung = append(a.hung, hung{pid: pid, watchdog: w})
 	a.n.Add(1)
 }
 
 // identify sets the start time of a process that was added without it.
-func (a *HungProcesses) identify(t *readWatchdog, start uint64) {
+func (a *HungProcesses) identify(w *readWatchdog, start uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.hung {
-		if a.hung[i].watchdog == t {
+		if a.hung[i].watchdog == w {
 			a.hung[i].start = start
 		}
 	}
 }
 
 // remove removes the process of this watchdog's blocked read, if it is there.
-func (a *HungProcesses) remove(t *readWatchdog, recovered bool) {
+func (a *HungProcesses) remove(w *readWatchdog, recovered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i := slices.IndexFunc(a.hung, func(h hung) bool { return h.watchdog == t })
+	i := slices.IndexFunc(a.hung, func(h hung) bool { return h.watchdog == w })
 	if i < 0 {
 		return
 	}

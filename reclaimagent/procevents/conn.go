@@ -200,7 +200,7 @@ func (c *Conn) Next(until time.Time) ([]Event, error) {
 	if c.heartbeatAt.Before(until) {
 		until = c.heartbeatAt
 	}
-	for lulls := 0; coalesce && lulls < stormEndPauses; lulls++ {
+	for pauses := 0; coalesce && pauses < stormEndPauses; pauses++ {
 		c.sock.pause(stormPause)
 		if err := c.receive(time.Time{}); err != nil || len(c.batch) > 0 {
 			return c.batch, err

@@ -79,7 +79,7 @@ func (r *Reporter) await(ctx context.Context, action string, whole func() bool, 
 	log := r.newFailureLog(action)
 	attempts := r.reads()
 	for {
-		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
+		if err := retry.Sleep(ctx, retry.Jitter(nodeReadInterval)); err != nil {
 			return err
 		}
 		n, err := r.read(ctx, whole(), attempts)

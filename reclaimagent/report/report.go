@@ -27,9 +27,9 @@ const (
 	// repeatLogInterval is the minimum interval between log messages about the same failure.
 	repeatLogInterval = time.Minute
 
-	// clearedEvery is the interval at which the agent checks whether the request was cleared, or made. A watch would be faster
+	// nodeReadInterval is the interval at which the agent checks whether the request was cleared, or made. A watch would be faster
 	// by seconds, but would need permission to watch Nodes.
-	clearedEvery = 5 * time.Second
+	nodeReadInterval = 5 * time.Second
 
 	// unblockInterval is the interval between attempts for which pods run. An attempt takes at most requestTimeout.
 	unblockInterval = time.Minute
@@ -163,11 +163,11 @@ type failureLog struct {
 
 func (r *Reporter) newFailureLog(action string) *failureLog { return &failureLog{r: r, action: action} }
 
-func (c *failureLog) warn(err error) {
-	now := c.r.o.Now()
-	if err.Error() == c.text && now.Sub(c.at) < repeatLogInterval {
+func (l *failureLog) warn(err error) {
+	now := l.r.o.Now()
+	if err.Error() == l.text && now.Sub(l.at) < repeatLogInterval {
 		return
 	}
-	c.text, c.at = err.Error(), now
-	c.r.o.Log.Warn(c.action, "err", err)
+	l.text, l.at = err.Error(), now
+	l.r.o.Log.Warn(l.action, "err", err)
 }

@@ -35,8 +35,8 @@ var errRequested = errors.New("the node carries a request")
 // has its own goroutine and requests, so that it never delays a request for the machine.
 type StateReporter struct {
 	r *Reporter
-	// onWritten is called with true if the annotation is current and the agent is not blind, else with false.
-	onWritten func(bool)
+	// setCurrent is called with true if the annotation is current and the agent is not blind, else with false.
+	setCurrent func(bool)
 
 	mu sync.Mutex
 	// config is the hash of the Config in use. state is the newest state, for Run in states.
@@ -45,10 +45,10 @@ type StateReporter struct {
 	states Latest[reclaim.AgentState]
 }
 
-// NewStateReporter returns a StateReporter. Run calls onWritten from its goroutine, with true if the annotation is
+// NewStateReporter returns a StateReporter. Run calls setCurrent from its goroutine, with true if the annotation is
 // current and the agent is not blind, else with false.
-func NewStateReporter(o Options, onWritten func(bool)) *StateReporter {
-	return &StateReporter{r: New(o), onWritten: onWritten, states: NewLatest[reclaim.AgentState]()}
+func NewStateReporter(o Options, setCurrent func(bool)) *StateReporter {
+	return &StateReporter{r: New(o), setCurrent: setCurrent, states: NewLatest[reclaim.AgentState]()}
 }
 
 // SetConfig sets the Config in use. It is written after [StateReporter.SetDetector] sets the detector.
@@ -98,7 +98,7 @@ func (t *StateReporter) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case s = <-t.states:
-			t.onWritten(false)
+			t.setCurrent(false)
 			backoff.Reset()
 			due = time.NewTimer(retry.Jitter(stateWriteDelay)).C
 		case <-due:
@@ -107,17 +107,17 @@ func (t *StateReporter) Run(ctx context.Context) {
 	}
 }
 
-// reconcile writes s and returns the delay until the next check. If the server does not answer, onWritten is
+// reconcile writes s and returns the delay until the next check. If the server does not answer, setCurrent is
 // not called, because the annotation is unknown.
 func (t *StateReporter) reconcile(ctx context.Context, s reclaim.AgentState, backoff *retry.Backoff, log *failureLog) time.Duration {
 	err := t.writeState(ctx, s)
 	switch {
 	case err == nil:
-		t.onWritten(s.Detector != reclaim.BlindDetector)
+		t.setCurrent(s.Detector != reclaim.BlindDetector)
 		backoff.Reset()
 		return retry.Jitter(stateCheckInterval)
 	case kubeapi.Code(err) != 0, errors.Is(err, ErrHostIdentity):
-		t.onWritten(false)
+		t.setCurrent(false)
 		log.warn(err)
 	case ctx.Err() == nil && !errors.Is(err, errRequested):
 		log.warn(err)
