@@ -51,8 +51,8 @@ func (s HoldState) Text() string {
 	return fmt.Sprintf(holdFormat, s.Pods, s.Running, s.CPU.Milliseconds(), s.Killed, s.Memory.Milliseconds())
 }
 
-// ParseHoldState parses a value of [HoldAnnotation]. ok is false, and s has no meaning, for every text that Text does not
-// produce.
+// ParseHoldState parses a value of [HoldAnnotation]. ok is false, and s has no meaning, for every text that Text does
+// not produce.
 func ParseHoldState(text string) (s HoldState, ok bool) {
 	if quoted, found := strings.CutPrefix(text, "unavailable="); found {
 		why, err := strconv.Unquote(quoted)

@@ -26,7 +26,8 @@ const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 10 * time.Second
 
-	// watchDuration is the requested duration of a watch, before jitter. It bounds how long a broken watch stays unnoticed.
+	// watchDuration is the requested duration of a watch, before jitter. It bounds how long a broken watch stays
+	// unnoticed.
 	watchDuration = 5 * time.Minute
 
 	// requestTimeout is the timeout of a request other than a watch.

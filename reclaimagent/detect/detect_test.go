@@ -571,8 +571,8 @@ func TestAutoFallsBackAndReturns(t *testing.T) {
 	})
 }
 
-// TestMissedHeartbeatDisablesTheFilter: a kernel with the filter bug answers the first heartbeat and drops the listener at the
-// next fork, each time.
+// TestMissedHeartbeatDisablesTheFilter: a kernel with the filter bug answers the first heartbeat and drops the listener
+// at the next fork, each time.
 func TestMissedHeartbeatDisablesTheFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dialled := make(chan bool, 10)

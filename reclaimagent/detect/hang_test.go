@@ -16,8 +16,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
 )
 
-// TestHungProcessesDoNotHideOthers: the arguments of some processes block every reader, as if a file server is down. All other
-// processes are found.
+// TestHungProcessesDoNotHideOthers: the arguments of some processes block every reader, as if a file server is down.
+// All other processes are found.
 func TestHungProcessesDoNotHideOthers(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -139,8 +139,8 @@ func TestHungProcessesDoNotHideOthers(t *testing.T) {
 	}
 }
 
-// TestNextRunKnowsHungProcesses: the configuration changes while a process blocks readers. The next run does not lose another
-// thread to it.
+// TestNextRunKnowsHungProcesses: the configuration changes while a process blocks readers. The next run does not lose
+// another thread to it.
 func TestNextRunKnowsHungProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()

@@ -13,8 +13,8 @@ import (
 // pollCost bounds the CPU use of polling, as a divisor of one core: 5 %.
 const pollCost = 20
 
-// poll scans all processes every interval, or less often because of pollCost. It ends when ctx is done, or, with redial,
-// when a subscription succeeds, which it returns.
+// poll scans all processes every interval, or less often because of pollCost. It ends when ctx is done, or, with
+// redial, when a subscription succeeds, which it returns.
 func (d *Detector) poll(ctx context.Context, v *evaluator, interval time.Duration, redial bool) (Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hold stops the pods of a machine that its owner needs, until the machine is deleted: it freezes their cgroups,
-// and kills the ones that the configuration names. It does not know how a match is found, and does not access the API
-// server.
+// Package hold stops the pods of a machine that its owner needs, until the machine is deleted: it freezes their
+// cgroups, and kills the ones that the configuration names. It does not know how a match is found, and does not access
+// the API server.
 package hold
 
 import (
@@ -67,7 +67,8 @@ type Node struct {
 	Report string
 }
 
-// Holder holds the pods of one machine. Its methods are safe for concurrent use. All passes are in the goroutine of Run.
+// Holder holds the pods of one machine. Its methods are safe for concurrent use. All passes are in the goroutine of
+// Run.
 type Holder struct {
 	o      Options
 	open   func() (tree, error)
@@ -116,8 +117,8 @@ func New(o Options) *Holder {
 	return h
 }
 
-// Configure sets the Config. A Config without patterns does not end a hold that stands: the ConfigMap is deleted with the
-// Node, and without the hold its pods would run until the provider has reset the host.
+// Configure sets the Config. A Config without patterns does not end a hold that stands: the ConfigMap is deleted with
+// the Node, and without the hold its pods would run until the provider has reset the host.
 func (h *Holder) Configure(c reclaim.Config) {
 	h.update(func() {
 		f := &h.facts

@@ -515,8 +515,8 @@ func TestReleaseRetriesTheTree(t *testing.T) {
 	}
 }
 
-// TestOutdatedReadDoesNotKill turns the hold off during a person's request, and on as Kill an hour later. Without a hold the
-// agent does not read its Node, so what it knows is an hour old: the request may be gone.
+// TestOutdatedReadDoesNotKill turns the hold off during a person's request, and on as Kill an hour later. Without a
+// hold the agent does not read its Node, so what it knows is an hour old: the request may be gone.
 func TestOutdatedReadDoesNotKill(t *testing.T) {
 	h := newFakeHost("pod1")
 	a := newAgentProcess(openFake(h))

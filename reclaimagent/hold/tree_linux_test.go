@@ -277,7 +277,8 @@ func TestOtherTrees(t *testing.T) {
 	})
 }
 
-// TestPathsStayBelowTheirDirectory checks that no lookup leaves its directory: neither by a link nor by a mount or by its name.
+// TestPathsStayBelowTheirDirectory checks that no lookup leaves its directory: neither by a link nor by a mount or by
+// its name.
 func TestPathsStayBelowTheirDirectory(t *testing.T) {
 	outside, inside := t.TempDir(), t.TempDir()
 	if err := os.Mkdir(filepath.Join(outside, "pod1"), 0o755); err != nil {

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// clientTrusting returns a source of HTTP clients for one server, whose certificate authority is in the file at path and
-// may be replaced while the agent runs. An empty path means that config holds it and that it never changes. An unusable
-// file is an error at the start.
+// clientTrusting returns a source of HTTP clients for one server, whose certificate authority is in the file at path
+// and may be replaced while the agent runs. An empty path means that config holds it and that it never changes. An
+// unusable file is an error at the start.
 func clientTrusting(path string, config *tls.Config, proxy func(*http.Request) (*url.URL, error), now func() time.Time) (func(fresh bool) *http.Client, error) {
 	client := newHTTPClient(config, proxy)
 	if path == "" {

@@ -24,8 +24,8 @@ func NewHoldReporter(o Options) *HoldReporter {
 	return &HoldReporter{r: New(o), texts: NewLatest[string]()}
 }
 
-// Set sets the value that Run writes. Empty removes the annotation. Set does not block. Only one goroutine at a time may
-// call it.
+// Set sets the value that Run writes. Empty removes the annotation. Set does not block. Only one goroutine at a time
+// may call it.
 func (h *HoldReporter) Set(text string) { h.texts.Put(text) }
 
 // Run writes each value until ctx is done.

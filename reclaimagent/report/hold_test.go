@@ -142,9 +142,9 @@ func TestAMissingNodeReleasesNoPods(t *testing.T) {
 	})
 }
 
-// TestPodsRunForSomeReads has an API server that is reached only through a pod which the agent has frozen: a tunnel or a
-// proxy in a DaemonSet. Deliver gets through, because the pods run for some attempts. The reads that end the hold must
-// get through as well: otherwise the pods stay frozen after the request has been cleared.
+// TestPodsRunForSomeReads has an API server that is reached only through a pod which the agent has frozen: a tunnel or
+// a proxy in a DaemonSet. Deliver gets through, because the pods run for some attempts. The reads that end the hold
+// must get through as well: otherwise the pods stay frozen after the request has been cleared.
 func TestPodsRunForSomeReads(t *testing.T) {
 	cases := map[string]func(r *report.Reporter, ctx context.Context) error{
 		"AwaitCleared":   (*report.Reporter).AwaitCleared,

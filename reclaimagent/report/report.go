@@ -27,8 +27,8 @@ const (
 	// repeatLogInterval is the minimum interval between log messages about the same failure.
 	repeatLogInterval = time.Minute
 
-	// nodeReadInterval is the interval at which the agent checks whether the request was cleared, or made. A watch would be faster
-	// by seconds, but would need permission to watch Nodes.
+	// nodeReadInterval is the interval at which the agent checks whether the request was cleared, or made. A watch would
+	// be faster by seconds, but would need permission to watch Nodes.
 	nodeReadInterval = 5 * time.Second
 
 	// unblockInterval is the interval between attempts for which pods run. An attempt takes at most requestTimeout.
