@@ -44,9 +44,9 @@ type Environment struct {
 }
 
 // Run runs the agent until ctx is done, which is no error, or until a permanent failure. [ExitCode] maps the error.
-func Run(ctx context.Context, o Options, w Environment) error {
+func Run(ctx context.Context, o Options, env Environment) error {
 	counts := &metrics.Set{}
-	l, source, background, err := assemble(o, w, counts)
+	l, source, background, err := assemble(o, env, counts)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUsage, err)
 	}
@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options, w Environment) error {
 	defer running.Wait()
 	defer cancel()
 	if o.MetricsAddress != "" {
-		running.Go(func() { serve(ctx, o.MetricsAddress, w.Log, counts) })
+		running.Go(func() { serve(ctx, o.MetricsAddress, env.Log, counts) })
 	}
 	if o.Oneshot {
 		return l.once(ctx, source.Get)
@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options, w Environment) error {
 
 // assemble creates all parts, and returns the ones that run in the background. It returns an error if a required file
 // or option is missing.
-func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.Source, []func(context.Context), error) {
+func assemble(o Options, env Environment, counts *metrics.Set) (*loop, *configmap.Source, []func(context.Context), error) {
 	mode, err := detect.ParseMode(o.Detector)
 	if err != nil {
 		return nil, nil, nil, err
@@ -85,36 +85,36 @@ func assemble(o Options, w Environment, counts *metrics.Set) (*loop, *configmap.
 			return nil, nil, nil, err
 		}
 	}
-	client, err := connect(o, w)
+	client, err := connect(o, env)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	reporting := report.Options{Client: client, Node: o.NodeName, MachineID: machineID, Log: w.Log, Now: w.Now}
+	reporting := report.Options{Client: client, Node: o.NodeName, MachineID: machineID, Log: env.Log, Now: env.Now}
 	stateReporter := report.NewStateReporter(reporting, counts.StateReported.Store)
 	counts.OnDetector = stateReporter.SetDetector
 	holdReporter := report.NewHoldReporter(reporting)
 	var reporter *report.Reporter
 	holder := hold.New(hold.Options{
-		CgroupRoot: o.CgroupRoot, ProcRoot: o.ProcRoot, Log: w.Log, Now: w.Now, Metrics: counts, Report: holdReporter.Set,
+		CgroupRoot: o.CgroupRoot, ProcRoot: o.ProcRoot, Log: env.Log, Now: env.Now, Metrics: counts, Report: holdReporter.Set,
 		LastRead: func(ctx context.Context) { reporter.Refresh(ctx, lastReadTimeout) },
 	})
 	reporting.Holder = holder
 	reporter = report.New(reporting)
 	configs := report.NewLatest[reclaim.Config]()
-	source := configmap.New(client, o.NodeName, w.Log, func(c reclaim.Config) {
+	source := configmap.New(client, o.NodeName, env.Log, func(c reclaim.Config) {
 		holder.Configure(c) // before a match of this Config
 		configs.Put(c)
 	})
 	l := &loop{
-		log: w.Log, now: w.Now, counts: counts, configs: configs,
-		detector: detect.New(detect.Options{Mode: mode, Open: open, Log: w.Log, Now: w.Now, Metrics: counts}),
+		log: env.Log, now: env.Now, counts: counts, configs: configs,
+		detector: detect.New(detect.Options{Mode: mode, Open: open, Log: env.Log, Now: env.Now, Metrics: counts}),
 		reporter: reporter, stateReporter: stateReporter, holder: holder,
 	}
 	return l, source, []func(context.Context){source.Run, reporter.KeepWarm, stateReporter.Run, holdReporter.Run, holder.Run}, nil
 }
 
-func connect(o Options, w Environment) (*kubeapi.Client, error) {
-	options := kubeapi.Options{Now: w.Now, Getenv: w.Getenv}
+func connect(o Options, env Environment) (*kubeapi.Client, error) {
+	options := kubeapi.Options{Now: env.Now, Getenv: env.Getenv}
 	if o.Kubeconfig != "" {
 		return kubeapi.FromKubeconfig(o.Kubeconfig, options)
 	}

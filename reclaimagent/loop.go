@@ -48,19 +48,6 @@ type holder interface {
 	Refuse(reason string)
 }
 
-// An action is what the agent does about a match that it saw at an instant. Its error ends the agent, so an action that
-// the owner's request does not depend on logs its error and returns nil.
-type action func(ctx context.Context, m detect.Match, at time.Time) error
-
-// actions are the actions on a match, in order. The first error ends them. The request must not wait for an action that
-// may block.
-func (l *loop) actions() []action {
-	if !l.config.Hold.Enabled() {
-		return []action{l.report}
-	}
-	return []action{l.hold, l.report, l.confirmHold}
-}
-
 // loop is the main loop of the agent. While the Node has a request, it waits until that is cleared. Without patterns it
 // waits for a Config. Otherwise, it watches processes and acts on the first match.
 type loop struct {
@@ -80,7 +67,7 @@ type loop struct {
 func (l *loop) take(c reclaim.Config) { l.config, l.loaded = c, true }
 
 func (l *loop) run(ctx context.Context) error {
-	requested := l.inspect(ctx)
+	requested := l.readNode(ctx)
 	for ctx.Err() == nil {
 		// Apply a Config that arrived in the meantime first.
 		select {
@@ -106,10 +93,10 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// inspect reads the Node before any write, so that the agent does not repeat an existing request. It retries while the
-// server is not reachable. If the server rejects the read, inspect returns false, because the server may still accept a
-// report.
-func (l *loop) inspect(ctx context.Context) (requested bool) {
+// readNode reads the Node before any write, so that the agent does not repeat an existing request. It retries while the
+// server is not reachable. If the server rejects the read, readNode returns false, because the server may still accept
+// a report.
+func (l *loop) readNode(ctx context.Context) (requested bool) {
 	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ctx.Err() == nil; {
 		requested, err := l.reporter.Requested(ctx)
 		switch {
@@ -200,32 +187,24 @@ func (l *loop) requestedByPerson(ctx context.Context) <-chan struct{} {
 	return requested
 }
 
-// act carries out all actions. The log does not contain the arguments of the process, which may hold secrets.
+// act reports a match. With a hold, it freezes the pods first, for a bounded time, and confirms the hold when the
+// request is on the Node. The log does not contain the arguments of the process, which may hold secrets.
 func (l *loop) act(ctx context.Context, m detect.Match) error {
 	at := l.now()
 	l.log.Info("Process matches", "pid", m.PID, "pattern", m.Pattern, "source", string(m.Source),
 		"detector", string(m.Detector), "latency", m.Latency.String())
-	for _, do := range l.actions() {
-		if err := do(ctx, m, at); err != nil {
-			return err
-		}
+	if !l.config.Hold.Enabled() {
+		return l.report(ctx, m, at)
 	}
-	return nil
-}
-
-// hold is the action that freezes the pods. It delays the request only for a bounded time.
-func (l *loop) hold(ctx context.Context, _ detect.Match, at time.Time) error {
 	l.holder.Matched(ctx, at)
-	return nil
-}
-
-// confirmHold is the action that lets the hold continue until the request is cleared, and kill pods.
-func (l *loop) confirmHold(context.Context, detect.Match, time.Time) error {
+	if err := l.report(ctx, m, at); err != nil {
+		return err
+	}
 	l.holder.Requested()
 	return nil
 }
 
-// report is the action that writes the request to the Node.
+// report writes the request to the Node.
 func (l *loop) report(ctx context.Context, m detect.Match, at time.Time) error {
 	err := l.reporter.Deliver(ctx, reclaim.Reason(m.Pattern), at)
 	switch {

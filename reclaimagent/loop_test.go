@@ -180,34 +180,34 @@ func (w *workstation) loop() *loop {
 
 // recordedStates records the states that the loop reports.
 type recordedStates struct {
-	mu   sync.Mutex
-	said []string
+	mu     sync.Mutex
+	states []string
 }
 
 func (t *recordedStates) add(what string, c reclaim.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.said = append(t.said, what+" "+c.Hash())
+	t.states = append(t.states, what+" "+c.Hash())
 }
 
-func (t *recordedStates) SetConfig(c reclaim.Config) { t.add("arm", c) }
-func (t *recordedStates) SetIdle(c reclaim.Config)   { t.add("rest", c) }
+func (t *recordedStates) SetConfig(c reclaim.Config) { t.add("config", c) }
+func (t *recordedStates) SetIdle(c reclaim.Config)   { t.add("idle", c) }
 
-// TestWhatIsLookedForIsTold checks the states that the loop reports.
-func TestWhatIsLookedForIsTold(t *testing.T) {
-	arm, rest := "arm "+java.Hash(), "rest "+reclaim.Config{}.Hash()
+// TestReportedStates checks the states that the loop reports.
+func TestReportedStates(t *testing.T) {
+	config, idle := "config "+java.Hash(), "idle "+reclaim.Config{}.Hash()
 	cases := map[string]struct {
 		reason    string
 		requested bool
 		configs   []reclaim.Config
 		want      []string
 	}{
-		"NotLoaded":     {"Who has not read a configuration has nothing to say.", false, nil, nil},
-		"NothingAsked":  {"A configuration that asks for nothing is one.", false, []reclaim.Config{{}}, []string{rest}},
-		"Armed":         {"It is said what is looked for.", false, []reclaim.Config{java}, []string{arm}},
-		"Changed":       {"So is every change.", false, []reclaim.Config{java, idea}, []string{arm, "arm " + idea.Hash()}},
-		"Disarmed":      {"And its end.", false, []reclaim.Config{java, {}}, []string{arm, rest}},
-		"RequestStands": {"Nothing is looked for as long as a request stands.", true, []reclaim.Config{java}, nil},
+		"NotLoaded":     {"Before the first Config nothing is reported.", false, nil, nil},
+		"NothingAsked":  {"A Config without patterns is reported.", false, []reclaim.Config{{}}, []string{idle}},
+		"Armed":         {"The Config is reported.", false, []reclaim.Config{java}, []string{config}},
+		"Changed":       {"Every change is reported.", false, []reclaim.Config{java, idea}, []string{config, "config " + idea.Hash()}},
+		"Disarmed":      {"The end of the patterns is reported.", false, []reclaim.Config{java, {}}, []string{config, idle}},
+		"RequestStands": {"While the Node has a request, the agent does not watch.", true, []reclaim.Config{java}, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -224,8 +224,8 @@ func TestWhatIsLookedForIsTold(t *testing.T) {
 				}
 				cancel()
 				<-ended
-				if diff := cmp.Diff(tc.want, w.recordedStates.said); diff != "" {
-					t.Errorf("%s\n-want, +said:\n%s", tc.reason, diff)
+				if diff := cmp.Diff(tc.want, w.recordedStates.states); diff != "" {
+					t.Errorf("%s\n-want, +states:\n%s", tc.reason, diff)
 				}
 			})
 		})
@@ -254,12 +254,12 @@ func TestLoop(t *testing.T) {
 			story:  func(w *workstation, c latestConfig) { w.runs("java"); c.Put(reclaim.Config{}); time.Sleep(time.Hour) },
 		},
 		"ProcessThenConfig": {
-			reason: "What runs already counts.",
+			reason: "A process that runs already counts.",
 			story:  func(w *workstation, c latestConfig) { w.runs("java"); c.Put(java); time.Sleep(time.Second) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"ConfigThenProcess": {
-			reason: "So does what starts later.",
+			reason: "A process that starts later counts.",
 			story: func(w *workstation, c latestConfig) {
 				c.Put(java)
 				time.Sleep(time.Hour)
@@ -269,7 +269,7 @@ func TestLoop(t *testing.T) {
 			want: []string{"process-match: java 01:00:00"},
 		},
 		"ReportedOnce": {
-			reason: "The agent stays alive and quiet.",
+			reason: "The agent continues without a second report.",
 			story: func(w *workstation, c latestConfig) {
 				c.Put(java)
 				w.runs("java")
@@ -304,7 +304,7 @@ func TestLoop(t *testing.T) {
 			want: []string{"process-match: java 00:00:00", "process-match: idea 00:01:00"},
 		},
 		"DisarmedWhileQuiet": {
-			reason: "What is no longer asked for is not looked for, not even for a moment.",
+			reason: "A removed pattern is not used again, not even for a moment.",
 			story: func(w *workstation, c latestConfig) {
 				c.Put(java)
 				w.runs("java")
@@ -332,7 +332,7 @@ func TestLoop(t *testing.T) {
 			want: []string{"process-match: idea 00:01:00"},
 		},
 		"MatchAsTheConfigChanges": {
-			reason: "What matched while it was asked for counts.",
+			reason: "A match of the earlier Config counts.",
 			w:      &workstation{parting: &detect.Match{PID: 1, Hit: match.Hit{Pattern: "java"}}},
 			story: func(_ *workstation, c latestConfig) {
 				c.Put(java)
@@ -371,19 +371,19 @@ func TestLoop(t *testing.T) {
 			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Hour) },
 		},
 		"ReadingForbidden": {
-			reason: "Who may not read may still write.",
+			reason: "An agent without the right to read may still write.",
 			w:      &workstation{reading: []error{&kubeapi.StatusError{Code: 403}}},
 			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Second) },
 			want:   []string{"process-match: java 00:00:00"},
 		},
 		"AnotherMachine": {
-			reason: "Nothing is written, and the agent ends loudly.",
+			reason: "Nothing is written, and the agent ends with an error.",
 			w:      &workstation{reporting: []error{fmt.Errorf("%w: x", report.ErrHostIdentity)}},
 			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Hour) },
 			err:    report.ErrHostIdentity,
 		},
 		"NoConnector": {
-			reason: "The agent ends with what is missing.",
+			reason: "The agent ends with the missing requirement.",
 			w:      &workstation{broken: procevents.ErrUnavailable},
 			story:  func(_ *workstation, c latestConfig) { c.Put(java); time.Sleep(time.Second) },
 			err:    procevents.ErrUnavailable,
@@ -433,12 +433,12 @@ func TestOnce(t *testing.T) {
 	}{
 		"Match":       {"It is reported.", &workstation{running: []string{"bash", "java"}}, java, nil, []string{"process-match: java 00:00:00"}, nil},
 		"NoMatch":     {"There is nothing to report.", &workstation{running: []string{"bash"}}, java, nil, nil, ErrNothing},
-		"NoConfig":    {"Nothing is asked for.", &workstation{running: []string{"java"}}, reclaim.Config{}, nil, nil, ErrNothing},
-		"Unreadable":  {"It is not known what is asked for.", &workstation{}, java, errors.ErrUnsupported, nil, errors.ErrUnsupported},
-		"Stands":      {"It was reported already.", &workstation{requested: true, running: []string{"java"}}, java, nil, nil, nil},
+		"NoConfig":    {"The Config has no patterns.", &workstation{running: []string{"java"}}, reclaim.Config{}, nil, nil, ErrNothing},
+		"Unreadable":  {"The Config is unknown.", &workstation{}, java, errors.ErrUnsupported, nil, errors.ErrUnsupported},
+		"Stands":      {"The Node has a request.", &workstation{requested: true, running: []string{"java"}}, java, nil, nil, nil},
 		"NotThisNode": {"Nothing is written.", &workstation{reading: []error{report.ErrHostIdentity}, running: []string{"java"}}, java, nil, nil, report.ErrHostIdentity},
 		"ServerAway": {
-			"Patience ends.",
+			"The report times out.",
 			&workstation{running: []string{"java"}, reporting: slices.Repeat([]error{errors.New("refused")}, 9)},
 			java, nil, nil, context.DeadlineExceeded,
 		},

@@ -43,19 +43,19 @@ func TestOptions(t *testing.T) {
 			reclaimagent.Options{NodeName: "ws", ProcRoot: "/host/proc", CgroupRoot: "/host/cgroup", MachineIDPath: "/host/id", SkipHostIDCheck: true, Detector: "poll"},
 			"",
 		},
-		"FlagBeatsEnvironment": {"What is said last and here wins.", []string{"--node-name", "ws", "--detector=netlink"}, map[string]string{"NODE_NAME": "other", "RECLAIM_DETECTOR": "poll"}, with(func(o *reclaimagent.Options) { o.Detector = "netlink" }), ""},
+		"FlagBeatsEnvironment": {"A flag has precedence.", []string{"--node-name", "ws", "--detector=netlink"}, map[string]string{"NODE_NAME": "other", "RECLAIM_DETECTOR": "poll"}, with(func(o *reclaimagent.Options) { o.Detector = "netlink" }), ""},
 		"SkipTrue":             {"In its long form.", []string{"--node-name=ws", "--skip-host-id-check=true"}, nil, with(func(o *reclaimagent.Options) { o.SkipHostIDCheck = true }), ""},
 		"SkipFalse":            {"In its long form.", []string{"--node-name=ws", "--skip-host-id-check=false"}, map[string]string{"SKIP_HOST_ID_CHECK": "true"}, defaults, ""},
 		"SkipShort":            {"In its short form.", []string{"--node-name=ws", "--skip-host-id-check"}, nil, with(func(o *reclaimagent.Options) { o.SkipHostIDCheck = true }), ""},
-		"Verbose":              {"A letter is enough.", []string{"--node-name=ws", "-v"}, nil, with(func(o *reclaimagent.Options) { o.Verbosity = 1 }), ""},
+		"Verbose":              {"The short form needs no value.", []string{"--node-name=ws", "-v"}, nil, with(func(o *reclaimagent.Options) { o.Verbosity = 1 }), ""},
 		"MoreVerbose":          {"With a number.", []string{"--node-name=ws", "-v=4"}, nil, with(func(o *reclaimagent.Options) { o.Verbosity = 4 }), ""},
 		"Rest":                 {"All other flags.", []string{"--node-name=ws", "--oneshot", "--kubeconfig=k", "--metrics-address=127.0.0.1:9797"}, nil, with(func(o *reclaimagent.Options) { o.Oneshot, o.Kubeconfig, o.MetricsAddress = true, "k", "127.0.0.1:9797" }), ""},
-		"NoNode":               {"For which node is not to be guessed.", nil, nil, reclaimagent.Options{}, "NODE_NAME"},
+		"NoNode":               {"The name of the Node is required.", nil, nil, reclaimagent.Options{}, "NODE_NAME"},
 		"UnknownDetector":      {"The known ones are named.", []string{"--node-name=ws", "--detector=ebpf"}, nil, reclaimagent.Options{}, "auto, netlink, poll"},
 		"SkipNonsense":         {"A switch is true or false.", []string{"--node-name=ws"}, map[string]string{"SKIP_HOST_ID_CHECK": "maybe"}, reclaimagent.Options{}, "SKIP_HOST_ID_CHECK"},
-		"NoProcRoot":           {"There must be something to look at.", []string{"--node-name=ws", "--proc-root="}, nil, reclaimagent.Options{}, "--proc-root"},
-		"NoMachineID":          {"An identity must come from somewhere.", []string{"--node-name=ws", "--machine-id-path="}, nil, reclaimagent.Options{}, "--machine-id-path"},
-		"UnknownFlag":          {"A typing error is no wish.", []string{"--nodename=ws"}, nil, reclaimagent.Options{}, "nodename"},
+		"NoProcRoot":           {"The path is required.", []string{"--node-name=ws", "--proc-root="}, nil, reclaimagent.Options{}, "--proc-root"},
+		"NoMachineID":          {"The machine ID is required unless the check is skipped.", []string{"--node-name=ws", "--machine-id-path="}, nil, reclaimagent.Options{}, "--machine-id-path"},
+		"UnknownFlag":          {"An unknown flag is an error.", []string{"--nodename=ws"}, nil, reclaimagent.Options{}, "nodename"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -129,14 +129,14 @@ func TestCheck(t *testing.T) {
 			want:   "process 20, program \"java\": its name is \"java\"\n",
 		},
 		"All": {
-			reason: "Whoever tries patterns wants to see all that they match.",
+			reason: "All matches are printed, not only the first.",
 			toml:   "match_commands = ['java']\nmatch_argv_substrings = ['sh', 'app.jar']",
 			change: func(o *reclaimagent.CheckOptions) { o.Output = "text" },
 			want:   "process 20, program \"java\": its name is \"java\"\nprocess 100, program \"bash\": its arguments contain \"sh\"\n",
 		},
-		"OnlyPods":     {"What does not count is said to exist.", "match_commands = ['steam']", nil, "", 1, "no process of the owner matches, and 1 of pods"},
+		"OnlyPods":     {"The output has the number of excluded processes.", "match_commands = ['steam']", nil, "", 1, "no process of the owner matches, and 1 of pods"},
 		"None":         {"Nothing would trigger.", "match_commands = ['gimp']", nil, "", 1, "no process matches"},
-		"Inert":        {"Nothing is asked for.", "", nil, "", 1, "no process matches"},
+		"Inert":        {"The configuration has no patterns.", "", nil, "", 1, "no process matches"},
 		"UnknownField": {"Bad input is named.", "match_comands = ['java']", nil, "", 2, `unknown field "match_comands"`},
 		"Syntax":       {"With its line.", "match_commands = [", nil, "", 2, "line 1"},
 		"NoConfig":     {"A file that is not there is named.", "", func(o *reclaimagent.CheckOptions) { o.Config += ".not" }, "", 2, "reclaim.toml.not"},
@@ -182,7 +182,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-func TestRunSaysWhatIsMissing(t *testing.T) {
+func TestRunReportsMissingRequirements(t *testing.T) {
 	dir := t.TempDir()
 	blank := filepath.Join(dir, "blank")
 	if err := os.WriteFile(blank, []byte(" \n"), 0o600); err != nil {
@@ -193,10 +193,10 @@ func TestRunSaysWhatIsMissing(t *testing.T) {
 		change func(o *reclaimagent.Options)
 		want   string
 	}{
-		"NoProc":           {"Without /proc nothing is seen.", func(o *reclaimagent.Options) { o.ProcRoot = dir + "/no-proc" }, "no-proc"},
-		"NoMachineID":      {"Without an identity nothing is reported.", func(o *reclaimagent.Options) { o.SkipHostIDCheck, o.MachineIDPath = false, dir+"/no-id" }, "no-id"},
-		"BlankMachineID":   {"A blank one is none.", func(o *reclaimagent.Options) { o.SkipHostIDCheck, o.MachineIDPath = false, blank }, "is blank"},
-		"NoCluster":        {"Without an API server nobody is told.", func(*reclaimagent.Options) {}, kubeapi.ErrNotInCluster.Error()},
+		"NoProc":           {"The agent needs /proc.", func(o *reclaimagent.Options) { o.ProcRoot = dir + "/no-proc" }, "no-proc"},
+		"NoMachineID":      {"The agent needs the machine ID.", func(o *reclaimagent.Options) { o.SkipHostIDCheck, o.MachineIDPath = false, dir+"/no-id" }, "no-id"},
+		"BlankMachineID":   {"A blank machine ID is invalid.", func(o *reclaimagent.Options) { o.SkipHostIDCheck, o.MachineIDPath = false, blank }, "is blank"},
+		"NoCluster":        {"The agent needs an API server.", func(*reclaimagent.Options) {}, kubeapi.ErrNotInCluster.Error()},
 		"NoKubeconfig":     {"The file is named.", func(o *reclaimagent.Options) { o.Kubeconfig = dir + "/no-config" }, "no-config"},
 		"DetectorNonsense": {"The known ones are named.", func(o *reclaimagent.Options) { o.Detector = "x" }, "netlink"},
 	}

@@ -83,16 +83,14 @@ func (c Config) Adds(text string) bool {
 	text = WithHold(text, HoldNone)
 	var had []string
 	for at := strings.IndexByte(text, '"'); at >= 0; at = strings.IndexByte(text, '"') {
-		s, err := strconv.QuotedPrefix(text[at:]) // Go reads all strings that writeString writes.
+		s, err := strconv.QuotedPrefix(text[at:]) // Go reads all strings that quote returns.
 		if err != nil {
 			break
 		}
 		had, text = append(had, s), text[at+len(s):]
 	}
 	return slices.ContainsFunc(slices.Concat(c.MatchCommands, c.MatchArgvSubstrings), func(pattern string) bool {
-		var b strings.Builder
-		writeString(&b, pattern)
-		return !slices.Contains(had, b.String())
+		return !slices.Contains(had, quote(pattern))
 	})
 }
 
@@ -121,31 +119,22 @@ func (h Hold) line() string {
 }
 
 func (c Config) body() string {
-	var b strings.Builder
-	writeList(&b, "match_commands", c.MatchCommands)
-	writeList(&b, "match_argv_substrings", c.MatchArgvSubstrings)
-	b.WriteString("poll_interval_ms = ")
-	b.WriteString(strconv.FormatInt(c.Interval().Milliseconds(), 10))
-	b.WriteByte('\n')
-	b.WriteString(c.Hold.line())
-	return b.String()
+	return fmt.Sprintf("match_commands = [%s]\nmatch_argv_substrings = [%s]\npoll_interval_ms = %d\n%s",
+		quoteAll(c.MatchCommands), quoteAll(c.MatchArgvSubstrings), c.Interval().Milliseconds(), c.Hold.line())
 }
 
-func writeList(b *strings.Builder, key string, values []string) {
-	b.WriteString(key)
-	b.WriteString(" = [")
+func quoteAll(values []string) string {
+	quoted := make([]string, len(values))
 	for i, v := range values {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		writeString(b, v)
+		quoted[i] = quote(v)
 	}
-	b.WriteString("]\n")
+	return strings.Join(quoted, ", ")
 }
 
-// writeString writes a TOML basic string. TOML v1.0.0 requires an escape for quotation mark, backslash and control
+// quote returns a TOML basic string. TOML v1.0.0 requires an escape for quotation mark, backslash and control
 // characters other than tab. The range over s turns invalid UTF-8 into U+FFFD.
-func writeString(b *strings.Builder, s string) {
+func quote(s string) string {
+	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range s {
 		switch {
@@ -153,10 +142,11 @@ func writeString(b *strings.Builder, s string) {
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		case r < 0x20 || r == 0x7f:
-			fmt.Fprintf(b, `\u%04X`, r)
+			fmt.Fprintf(&b, `\u%04X`, r)
 		default:
 			b.WriteRune(r)
 		}
 	}
 	b.WriteByte('"')
+	return b.String()
 }

@@ -17,7 +17,7 @@ func TestRequested(t *testing.T) {
 	}{
 		"Literal":       {"The one value that counts.", map[string]string{RequestedAnnotation: "true"}, true},
 		"Absent":        {"No annotation, no request.", map[string]string{ReasonAnnotation: "process-match: java"}, false},
-		"NoAnnotations": {"A Node without annotations asks for nothing.", nil, false},
+		"NoAnnotations": {"A Node without annotations has no request.", nil, false},
 		"False":         {"A refusal is not a request.", map[string]string{RequestedAnnotation: "false"}, false},
 		"Zero":          {"Numbers are not the literal.", map[string]string{RequestedAnnotation: "0"}, false},
 		"One":           {"Numbers are not the literal.", map[string]string{RequestedAnnotation: "1"}, false},
@@ -66,26 +66,26 @@ func TestText(t *testing.T) {
 		want   string
 	}{
 		"Inert": {
-			reason: "An empty Config is written out in full, so that it reads as deliberate.",
+			reason: "An empty Config has all keys, so that it is distinct from a lost one.",
 			want:   "match_commands = []\nmatch_argv_substrings = []\npoll_interval_ms = 250\n",
 		},
 		"KillIfCommandsFillBoth": {
-			reason: "A command is looked for by name and in the arguments.",
+			reason: "A command is compared with the name and with the arguments.",
 			in:     ConfigFor([]string{"java", "", "idea"}),
 			want:   "match_commands = [\"java\", \"idea\"]\nmatch_argv_substrings = [\"java\", \"idea\"]\npoll_interval_ms = 250\n",
 		},
 		"EscapesWhatTOMLWants": {
-			reason: "Quotes, backslashes and control characters must not end or bend the string.",
+			reason: "Quotes, backslashes and control characters are escaped.",
 			in:     Config{MatchCommands: []string{"a\"b\\c\n\x00\x7f\tö\xff"}, PollInterval: 5 * time.Millisecond},
 			want:   "match_commands = [\"a\\\"b\\\\c\\u000A\\u0000\\u007F\\u0009ö\uFFFD\"]\nmatch_argv_substrings = []\npoll_interval_ms = 5\n",
 		},
 		"IntervalStaysParsable": {
-			reason: "What we write must be accepted by what reads it.",
+			reason: "The agent must accept the text that the manager writes.",
 			in:     Config{PollInterval: time.Hour},
 			want:   "match_commands = []\nmatch_argv_substrings = []\npoll_interval_ms = 60000\n",
 		},
 		"IntervalRoundsUp": {
-			reason: "Zero milliseconds is refused by the reader.",
+			reason: "The agent rejects zero milliseconds.",
 			in:     Config{PollInterval: time.Microsecond},
 			want:   "match_commands = []\nmatch_argv_substrings = []\npoll_interval_ms = 1\n",
 		},

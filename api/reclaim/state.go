@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,24 +51,19 @@ func (s HoldState) Text() string {
 	return fmt.Sprintf(holdFormat, s.Pods, s.Running, s.CPU.Milliseconds(), s.Killed, s.Memory.Milliseconds())
 }
 
-// ParseHoldState parses a value of [HoldAnnotation]. ok is false for every text that Text does not produce.
+// ParseHoldState parses a value of [HoldAnnotation]. ok is false, and s has no meaning, for every text that Text does
+// not produce.
 func ParseHoldState(text string) (s HoldState, ok bool) {
 	if quoted, found := strings.CutPrefix(text, "unavailable="); found {
-		var err error
-		if s.Unavailable, err = strconv.Unquote(quoted); err != nil || s.Unavailable == "" || len(s.Unavailable) > maxUnavailable {
-			return HoldState{}, false
-		}
-		return s, s.Text() == text
+		why, err := strconv.Unquote(quoted)
+		s = HoldState{Unavailable: why}
+		return s, err == nil && why != "" && len(why) <= maxUnavailable && s.Text() == text
 	}
 	var cpu, memory int64
-	if _, err := fmt.Sscanf(text, holdFormat, &s.Pods, &s.Running, &cpu, &s.Killed, &memory); err != nil {
-		return HoldState{}, false
-	}
+	_, err := fmt.Sscanf(text, holdFormat, &s.Pods, &s.Running, &cpu, &s.Killed, &memory)
 	s.CPU, s.Memory = time.Duration(cpu)*time.Millisecond, time.Duration(memory)*time.Millisecond
-	if s.Pods < 0 || s.Running < 0 || s.CPU < 0 || s.Killed < 0 || s.Memory < 0 || s.Text() != text {
-		return HoldState{}, false
-	}
-	return s, true
+	negative := s.Pods < 0 || s.Running < 0 || s.CPU < 0 || s.Killed < 0 || s.Memory < 0
+	return s, err == nil && !negative && s.Text() == text
 }
 
 // maxUnavailable is the longest HoldState.Unavailable in bytes.
@@ -89,21 +85,15 @@ func (s AgentState) Text() string {
 	return fmt.Sprintf("detector=%s config=%s", s.Detector, s.Config)
 }
 
-// ParseAgentState parses a value of [StateAnnotation]. ok is false for every text that Text does not produce.
+// ParseAgentState parses a value of [StateAnnotation]. ok is false, and s has no meaning, for every text that Text does
+// not produce.
 func ParseAgentState(text string) (s AgentState, ok bool) {
 	detector, config, _ := strings.Cut(text, " ")
 	s.Detector = strings.TrimPrefix(detector, "detector=")
 	s.Config = strings.TrimPrefix(config, "config=")
-	switch s.Detector {
-	case "netlink", "poll", NoDetector, BlindDetector:
-	default:
-		return AgentState{}, false
-	}
+	known := slices.Contains([]string{"netlink", "poll", NoDetector, BlindDetector}, s.Detector)
 	sum, err := hex.DecodeString(s.Config)
-	if err != nil || len(sum) != hashSize || s.Config != hex.EncodeToString(sum) || s.Text() != text {
-		return AgentState{}, false
-	}
-	return s, true
+	return s, known && err == nil && len(sum) == hashSize && s.Config == hex.EncodeToString(sum) && s.Text() == text
 }
 
 // Hash identifies a Config. It covers [Config.Text] without the comment, so a Config that was written and parsed has

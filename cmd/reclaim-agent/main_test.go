@@ -167,7 +167,7 @@ func sleeper(t *testing.T) (path, name string) {
 	t.Helper()
 	from, err := exec.LookPath("sleep")
 	if err != nil || runtime.GOOS != "linux" {
-		t.Skipf("no processes to look at: %v", err)
+		t.Skipf("no processes to scan: %v", err)
 	}
 	raw, err := os.ReadFile(from)
 	if err != nil {
@@ -269,8 +269,8 @@ func TestIntegrationWholeWay(t *testing.T) {
 	}
 }
 
-// TestTakenPortDoesNotCostTheOwnerTheMachine: a program of the owner uses the port of the metrics.
-func TestTakenPortDoesNotCostTheOwnerTheMachine(t *testing.T) {
+// TestPortInUseDoesNotStopTheAgent: a program of the owner uses the port of the metrics.
+func TestPortInUseDoesNotStopTheAgent(t *testing.T) {
 	theirs, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestTakenPortDoesNotCostTheOwnerTheMachine(t *testing.T) {
 	_ = theirs.Close()
 	l.await(t, "msg=\"Serving metrics\"")
 	if n := strings.Count(l.String(), "Not serving metrics"); n != 1 {
-		t.Errorf("it is said %d times, want once:\n%s", n, l)
+		t.Errorf("it is logged %d times, want once:\n%s", n, l)
 	}
 }
 
@@ -341,18 +341,18 @@ func TestExitCodes(t *testing.T) {
 		code   int
 		text   string
 	}{
-		"Help":           {"To ask is no failure.", []string{"--help"}, 0, "--node-name"},
-		"CheckHelp":      {"To ask is no failure.", []string{"check", "-h"}, 0, "--config"},
-		"UnknownFlag":    {"It is named.", []string{"--nodename"}, 2, "--nodename"},
-		"Argument":       {"Nobody would read it.", append(good, "now"), 2, `unexpected argument "now"`},
+		"Help":           {"Help is no failure.", []string{"--help"}, 0, "--node-name"},
+		"CheckHelp":      {"Help is no failure.", []string{"check", "-h"}, 0, "--config"},
+		"UnknownFlag":    {"The error names the flag.", []string{"--nodename"}, 2, "--nodename"},
+		"Argument":       {"The agent has no arguments.", append(good, "now"), 2, `unexpected argument "now"`},
 		"NoNode":         {"It is required.", nil, 2, "NODE_NAME"},
-		"NoPort":         {"It is named.", append(good, "--metrics-address=9797"), 2, `--metrics-address is "9797"`},
-		"NoCluster":      {"It is said.", []string{"--node-name=ws", "--skip-host-id-check"}, 2, "not in a pod"},
+		"NoPort":         {"The error names the flag.", append(good, "--metrics-address=9797"), 2, `--metrics-address is "9797"`},
+		"NoCluster":      {"The error names the missing API server.", []string{"--node-name=ws", "--skip-host-id-check"}, 2, "not in a pod"},
 		"Oneshot":        {"It reports what runs.", append(good, "--oneshot"), 0, "Requested the machine back"},
-		"OneshotInert":   {"Nothing is asked for.", append(inert, "--oneshot"), 1, "no patterns"},
+		"OneshotInert":   {"The configuration has no patterns.", append(inert, "--oneshot"), 1, "no patterns"},
 		"AnotherMachine": {"Nothing is written.", append(stranger, "--detector=poll"), 3, `machine id \"other\"`},
 		"Check":          {"It finds what runs.", []string{"check", "--config", file}, 0, fmt.Sprintf("program %q: its name is %q", name, name)},
-		"CheckMentions":  {"It says why, also of a program that only mentions a pattern.", []string{"check", "--config", mentions}, 0, fmt.Sprintf("program %q: its arguments contain %q", name, mention)},
+		"CheckMentions":  {"The output has the reason, also for a program that only mentions a pattern.", []string{"check", "--config", mentions}, 0, fmt.Sprintf("program %q: its arguments contain %q", name, mention)},
 		"CheckJSON":      {"One object per line.", []string{"check", "--config", file, "-o", "json"}, 0, fmt.Sprintf(`"program":%q,"pattern":%q,"source":"comm","reason":"process-match: %s"}`, name, name, name)},
 		"CheckStdin":     {"A pod has no file with its configuration.", []string{"check", "--config=/dev/stdin"}, 0, name},
 		"CheckNothing":   {"What does not match.", []string{"check", "--config", file, "--proc-root", empty}, 1, "no process matches"},

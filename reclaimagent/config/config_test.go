@@ -31,20 +31,20 @@ func TestParse(t *testing.T) {
 			want:   reclaim.Config{MatchCommands: []string{"java", "idea"}, MatchArgvSubstrings: []string{"java"}, PollInterval: 100 * time.Millisecond},
 		},
 		"UnknownFieldIsNamed": {
-			reason: "A typing error must be findable.",
+			reason: "The error names the misspelt key.",
 			text:   "match_comands = [\"java\"]\n",
 			err:    `unknown field "match_comands"`,
 		},
 		"UnknownTable":        {"Tables are fields too.", "[agent]\nx = 1\n", reclaim.Config{}, `unknown field "agent", "agent.x"`},
-		"SyntaxErrorHasALine": {"The line is what a person looks for.", "match_commands = []\nmatch_argv_substrings = [\n", reclaim.Config{}, "syntax error in line 2"},
-		"IntervalZero":        {"An interval of nothing would spin.", "poll_interval_ms = 0", reclaim.Config{}, "poll_interval_ms is 0, want 1 to 60000"},
-		"IntervalNegative":    {"Time does not run backwards.", "poll_interval_ms = -1", reclaim.Config{}, "poll_interval_ms is -1"},
-		"IntervalHuge":        {"A slip of units must not disarm the agent.", "poll_interval_ms = 9223372036854775807", reclaim.Config{}, "want 1 to 60000"},
+		"SyntaxErrorHasALine": {"The line helps a person to find the mistake.", "match_commands = []\nmatch_argv_substrings = [\n", reclaim.Config{}, "syntax error in line 2"},
+		"IntervalZero":        {"An interval of zero would poll without a pause.", "poll_interval_ms = 0", reclaim.Config{}, "poll_interval_ms is 0, want 1 to 60000"},
+		"IntervalNegative":    {"A negative interval is invalid.", "poll_interval_ms = -1", reclaim.Config{}, "poll_interval_ms is -1"},
+		"IntervalHuge":        {"A mistake in the unit must not disable the agent.", "poll_interval_ms = 9223372036854775807", reclaim.Config{}, "want 1 to 60000"},
 		"IntervalText":        {"A string is no number.", "poll_interval_ms = \"250\"", reclaim.Config{}, "poll_interval_ms"},
 		"ListOfNumbers":       {"Patterns are strings.", "match_commands = [1]", reclaim.Config{}, "match_commands"},
 		"NotAList":            {"One pattern is still a list.", "match_commands = \"java\"", reclaim.Config{}, "match_commands"},
 		"EmptyPattern":        {"It would match every process.", "match_argv_substrings = [\"java\", \"\"]", reclaim.Config{}, "match_argv_substrings[1] is empty"},
-		"TwiceTheSameKey":     {"Which one counts would be a guess.", "match_commands = []\nmatch_commands = []", reclaim.Config{}, "line 2"},
+		"TwiceTheSameKey":     {"A repeated key is ambiguous.", "match_commands = []\nmatch_commands = []", reclaim.Config{}, "line 2"},
 		"TooLong":             {"Memory is bounded.", strings.Repeat("#", 300<<10), reclaim.Config{}, "want at most"},
 		"NotText":             {"TOML is UTF-8.", "match_commands = [\"\xff\"]", reclaim.Config{}, "syntax"},
 	}
@@ -116,7 +116,7 @@ func TestRenderedConfigParses(t *testing.T) {
 			t.Fatalf("Parse(%q), error %v: -want, +got:\n%s", want.Text(), err, diff)
 		}
 		if got.Hash() != want.Hash() {
-			t.Fatalf("%q: who writes it and who reads it must agree", want.Text())
+			t.Fatalf("%q: the writer and the reader have different hashes", want.Text())
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
@@ -20,15 +19,16 @@ import (
 )
 
 const (
-	// pollEvery is the interval between reads if the server does not permit list or watch.
-	pollEvery = 5 * time.Second
+	// pollInterval is the interval between reads if the server does not permit list or watch.
+	pollInterval = 5 * time.Second
 
 	// firstRetry and lastRetry bound the retry delay, before jitter.
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 10 * time.Second
 
-	// watchFor is the requested duration of a watch, before jitter. It bounds how long a broken watch stays unnoticed.
-	watchFor = 5 * time.Minute
+	// watchDuration is the requested duration of a watch, before jitter. It bounds how long a broken watch stays
+	// unnoticed.
+	watchDuration = 5 * time.Minute
 
 	// requestTimeout is the timeout of a request other than a watch.
 	requestTimeout = 10 * time.Second
@@ -47,7 +47,7 @@ type Source struct {
 	log    *slog.Logger
 	apply  func(reclaim.Config)
 
-	// text is the last content, by which see detects a change. known means that there was one.
+	// text is the last text, by which applyText detects a change. known means that there was one.
 	text  string
 	known bool
 	// failing is the last failure that was logged, "" for none.
@@ -65,16 +65,13 @@ func New(client Client, node string, log *slog.Logger, apply func(reclaim.Config
 func (s *Source) Run(ctx context.Context) {
 	backoff := retry.Backoff{First: firstRetry, Last: lastRetry}
 	for ctx.Err() == nil {
-		// A watch that lasted for lastRetry resets the backoff.
-		var stable atomic.Bool
-		timer := time.AfterFunc(lastRetry, func() { stable.Store(true) })
+		timer := time.AfterFunc(lastRetry, func() {})
 		err := s.listAndWatch(ctx)
-		timer.Stop()
+		if stable := !timer.Stop(); stable { // It lasted for lastRetry.
+			backoff.Reset()
+		}
 		if ctx.Err() != nil {
 			return
-		}
-		if stable.Load() {
-			backoff.Reset()
 		}
 		pause := backoff.Next()
 		switch code := kubeapi.Code(err); {
@@ -84,7 +81,7 @@ func (s *Source) Run(ctx context.Context) {
 			// The resource version is too old: list again.
 		case code != 0:
 			s.logFailure(err)
-			pause = retry.Jitter(pollEvery)
+			pause = retry.Jitter(pollInterval)
 		default:
 			s.logFailure(err)
 		}
@@ -100,12 +97,11 @@ func (s *Source) listAndWatch(ctx context.Context) error {
 		if kubeapi.Code(err) == 0 {
 			return err
 		}
-		found, getErr := s.get(ctx)
-		if getErr != nil {
-			return errors.Join(err, getErr)
+		text, getErr := s.get(ctx)
+		if getErr == nil {
+			s.applyText(text)
 		}
-		s.applyContent(found)
-		return err
+		return errors.Join(err, getErr)
 	}
 	s.recovered()
 	return s.watch(ctx, version)
@@ -113,34 +109,27 @@ func (s *Source) listAndWatch(ctx context.Context) error {
 
 // Get reads the ConfigMap once. If it does not exist or has no key, the Config has no patterns.
 func (s *Source) Get(ctx context.Context) (reclaim.Config, error) {
-	found, err := s.get(ctx)
-	if err != nil || found == nil {
+	text, err := s.get(ctx)
+	if err != nil {
 		return reclaim.Config{}, err
 	}
-	return config.Parse([]byte(found.Data[reclaim.ConfigMapKey]))
+	return config.Parse([]byte(text))
 }
 
-// get returns nil if the ConfigMap does not exist.
-func (s *Source) get(ctx context.Context) (*configMap, error) {
+// get returns the text of the Config, empty if the ConfigMap does not exist.
+func (s *Source) get(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	found := &configMap{}
-	err := s.client.Do(ctx, kubeapi.Request{Path: path + "/" + s.name}, found)
-	if kubeapi.Code(err) == http.StatusNotFound {
-		return nil, nil
+	var found configMap
+	err := s.client.Do(ctx, kubeapi.Request{Path: path + "/" + s.name}, &found)
+	if err != nil && kubeapi.Code(err) != http.StatusNotFound {
+		return "", fmt.Errorf("getting ConfigMap %s: %w", s.name, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("getting ConfigMap %s: %w", s.name, err)
-	}
-	return found, nil
+	return found.text(), nil
 }
 
-// applyContent applies the content of the ConfigMap, nil if it does not exist, unless it is unchanged.
-func (s *Source) applyContent(found *configMap) {
-	text := ""
-	if found != nil {
-		text = found.Data[reclaim.ConfigMapKey]
-	}
+// applyText applies the text of a Config, unless it is unchanged.
+func (s *Source) applyText(text string) {
 	if s.known && text == s.text {
 		return
 	}

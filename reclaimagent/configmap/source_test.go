@@ -151,18 +151,18 @@ func TestRun(t *testing.T) {
 		lines  []string
 		want   []string
 	}{
-		"Absent":             {"Nothing is asked for.", list(), nil, []string{"-"}},
-		"WithoutData":        {"An empty ConfigMap asks for nothing.", list(mine("")), nil, []string{"-"}},
-		"There":              {"What is there counts at once.", list(mine(javaTOML)), nil, []string{"java -"}},
-		"SelectorIgnored":    {"Another node's ConfigMap is not ours.", list(object("reclaim-agent-other", javaTOML)), []string{line("ADDED", object("reclaim-agent-other", ideaTOML))}, []string{"-"}},
-		"Added":              {"It may come later.", list(), []string{line("ADDED", mine(javaTOML))}, []string{"-", "java -"}},
+		"Absent":             {"The Config has no patterns.", list(), nil, []string{"-"}},
+		"WithoutData":        {"An empty ConfigMap has no patterns.", list(mine("")), nil, []string{"-"}},
+		"There":              {"An existing ConfigMap is applied at once.", list(mine(javaTOML)), nil, []string{"java -"}},
+		"SelectorIgnored":    {"The ConfigMap of another Node is ignored.", list(object("reclaim-agent-other", javaTOML)), []string{line("ADDED", object("reclaim-agent-other", ideaTOML))}, []string{"-"}},
+		"Added":              {"The ConfigMap may be created later.", list(), []string{line("ADDED", mine(javaTOML))}, []string{"-", "java -"}},
 		"Changed":            {"A change counts at once.", list(mine(javaTOML)), []string{line("MODIFIED", mine(ideaTOML))}, []string{"java -", "idea -"}},
 		"Echo":               {"The same text is no change.", list(mine(javaTOML)), []string{line("MODIFIED", mine(javaTOML))}, []string{"java -"}},
-		"Deleted":            {"Then nothing is asked for.", list(mine(javaTOML)), []string{line("DELETED", mine(javaTOML))}, []string{"java -", "-"}},
-		"ValidThenMalformed": {"The last good one stays.", list(mine(javaTOML)), []string{line("MODIFIED", mine(brokenTOM))}, []string{"java -"}},
-		"MalformedFirst":     {"Nothing was asked for so far.", list(mine(brokenTOM)), nil, nil},
-		"MalformedDeleted":   {"Deleting disarms, whatever it was.", list(mine(javaTOML)), []string{line("MODIFIED", mine(brokenTOM)), line("DELETED", mine(brokenTOM))}, []string{"java -", "-"}},
-		"Bookmark":           {"A bookmark says nothing.", list(mine(javaTOML)), []string{line("BOOKMARK", `{"metadata":{"resourceVersion":"12"}}`)}, []string{"java -"}},
+		"Deleted":            {"The Config has no patterns any more.", list(mine(javaTOML)), []string{line("DELETED", mine(javaTOML))}, []string{"java -", "-"}},
+		"ValidThenMalformed": {"The last valid Config stays.", list(mine(javaTOML)), []string{line("MODIFIED", mine(brokenTOM))}, []string{"java -"}},
+		"MalformedFirst":     {"No Config is applied before the first valid one.", list(mine(brokenTOM)), nil, nil},
+		"MalformedDeleted":   {"A deletion applies a Config without patterns, whatever the text was.", list(mine(javaTOML)), []string{line("MODIFIED", mine(brokenTOM)), line("DELETED", mine(brokenTOM))}, []string{"java -", "-"}},
+		"Bookmark":           {"A bookmark changes nothing.", list(mine(javaTOML)), []string{line("BOOKMARK", `{"metadata":{"resourceVersion":"12"}}`)}, []string{"java -"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-func TestRunOutlastsFailures(t *testing.T) {
+func TestRunRetries(t *testing.T) {
 	gone := line("ERROR", `{"kind":"Status","code":410,"message":"too old"}`)
 	cases := map[string]struct {
 		reason string
@@ -236,13 +236,13 @@ func TestRunOutlastsFailures(t *testing.T) {
 		want   []string
 	}{
 		"WatchEnds": {
-			reason: "Servers end watches; what happened meanwhile is listed.",
+			reason: "Servers end watches. A list finds changes in between.",
 			a:      &api{list: answer(list(mine(javaTOML)))},
 			change: func(a *api) { a.relist(answer(list(mine(ideaTOML)))); a.lines <- "" },
 			within: time.Second, want: []string{"java -", "idea -"},
 		},
 		"TooOld": {
-			reason: "A version that is gone is listed again.",
+			reason: "After 410 the agent lists again.",
 			a:      &api{list: answer(list(mine(javaTOML)))},
 			change: func(a *api) { a.relist(answer(list(mine(ideaTOML)))); a.lines <- gone },
 			within: time.Second, want: []string{"java -", "idea -"},
@@ -259,25 +259,25 @@ func TestRunOutlastsFailures(t *testing.T) {
 			within: 15 * time.Second, want: []string{"java -", "idea -"},
 		},
 		"WatchHangs": {
-			reason: "A watch whose end was not noticed is given up: what the server did not tell may be an owner's programs.",
+			reason: "A watch ends after a while: otherwise a broken one would hide later changes.",
 			a:      &api{list: answer(list(mine(javaTOML)))},
 			change: func(a *api) { a.relist(answer(list(mine(ideaTOML)))) },
 			within: 11 * time.Minute, want: []string{"java -", "idea -"},
 		},
 		"WatchForbidden": {
-			reason: "Without the right to watch it is listed now and then.",
+			reason: "Without the right to watch, the agent lists at an interval.",
 			a:      &api{list: answer(list(mine(javaTOML))), watchErr: &kubeapi.StatusError{Code: 403}},
 			change: func(a *api) { a.relist(answer(list(mine(ideaTOML)))) },
 			within: 8 * time.Second, want: []string{"java -", "idea -"},
 		},
 		"ListForbidden": {
-			reason: "Without the right to list it is read now and then.",
+			reason: "Without the right to list, the agent reads at an interval.",
 			a:      &api{list: refuse(403), get: answer(mine(javaTOML))},
 			change: func(a *api) { a.reget(refuse(404)) },
 			within: 8 * time.Second, want: []string{"java -", "-"},
 		},
 		"AllForbidden": {
-			reason: "Not being told is not being told nothing.",
+			reason: "A rejected read is not a Config without patterns.",
 			a:      &api{list: refuse(403), get: refuse(403)},
 			change: func(a *api) { a.relist(answer(list(mine(javaTOML)))) },
 			within: 8 * time.Second, want: []string{"java -"},
@@ -296,7 +296,7 @@ func TestRunOutlastsFailures(t *testing.T) {
 	}
 }
 
-func TestFailingServerIsSpared(t *testing.T) {
+func TestRequestRateToAFailingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{list: answer(list()), lines: make(chan string), watchErr: errors.New("reset")}
 		follow(t, a, func() { time.Sleep(time.Hour) })
@@ -334,9 +334,9 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestNoRequestWaitsForEver: the server accepts a request and never responds. The agent must send the next request,
+// TestRequestsTimeOut: the server accepts a request and never responds. The agent must send the next request,
 // which may succeed.
-func TestNoRequestWaitsForEver(t *testing.T) {
+func TestRequestsTimeOut(t *testing.T) {
 	cases := map[string]struct {
 		reason    string
 		list, get func() (string, error)

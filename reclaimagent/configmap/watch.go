@@ -27,6 +27,8 @@ type configMap struct {
 	Data     map[string]string `json:"data"`
 }
 
+func (c configMap) text() string { return c.Data[reclaim.ConfigMapKey] }
+
 type configMapList struct {
 	Metadata metadata    `json:"metadata"`
 	Items    []configMap `json:"items"`
@@ -51,26 +53,25 @@ func (s *Source) list(ctx context.Context) (string, error) {
 	if err := s.client.Do(ctx, kubeapi.Request{Path: path, Query: s.selector()}, &found); err != nil {
 		return "", fmt.Errorf("listing ConfigMap %s: %w", s.name, err)
 	}
-	// A server may ignore the selector.
-	for i := range found.Items {
-		if found.Items[i].Metadata.Name == s.name {
-			s.applyContent(&found.Items[i])
-			return found.Metadata.ResourceVersion, nil
+	text := ""
+	for _, c := range found.Items {
+		if c.Metadata.Name == s.name { // A server may ignore the selector.
+			text = c.text()
 		}
 	}
-	s.applyContent(nil)
+	s.applyText(text)
 	return found.Metadata.ResourceVersion, nil
 }
 
 // watch applies changes until the server ends the watch, which is no error.
 func (s *Source) watch(ctx context.Context, version string) error {
 	// The server ends the watch. The timeout is for a server that does not.
-	ctx, cancel := context.WithTimeout(ctx, 2*watchFor)
+	ctx, cancel := context.WithTimeout(ctx, 2*watchDuration)
 	defer cancel()
 	query := s.selector()
 	query.Set("watch", "true")
 	query.Set("resourceVersion", version)
-	query.Set("timeoutSeconds", strconv.Itoa(int(watchFor.Seconds())))
+	query.Set("timeoutSeconds", strconv.Itoa(int(watchDuration.Seconds())))
 	stream, err := s.client.Stream(ctx, kubeapi.Request{Path: path, Query: query})
 	if err != nil {
 		return fmt.Errorf("watching ConfigMap %s: %w", s.name, err)
@@ -92,15 +93,12 @@ func (s *Source) watch(ctx context.Context, version string) error {
 
 func (s *Source) handle(e event) error {
 	if e.Type == "ERROR" {
-		var status struct {
-			Code    int
-			Message string
-		}
-		_ = json.Unmarshal(e.Object, &status)
-		return fmt.Errorf("watching ConfigMap %s: %w", s.name, &kubeapi.StatusError{Code: status.Code, Message: status.Message})
+		status := &kubeapi.StatusError{}
+		_ = json.Unmarshal(e.Object, status)
+		return fmt.Errorf("watching ConfigMap %s: %w", s.name, status)
 	}
-	found := &configMap{}
-	if err := json.Unmarshal(e.Object, found); err != nil {
+	var found configMap
+	if err := json.Unmarshal(e.Object, &found); err != nil {
 		return fmt.Errorf("watching ConfigMap %s: %w", s.name, err)
 	}
 	if found.Metadata.Name != s.name {
@@ -108,9 +106,9 @@ func (s *Source) handle(e event) error {
 	}
 	switch e.Type {
 	case "ADDED", "MODIFIED":
-		s.applyContent(found)
+		s.applyText(found.text())
 	case "DELETED":
-		s.applyContent(nil)
+		s.applyText("")
 	}
 	return nil
 }

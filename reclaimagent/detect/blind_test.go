@@ -56,18 +56,18 @@ func TestBlind(t *testing.T) {
 					change(m, tc.hide)
 					r := start(t, m, mode, dialing(e))
 					if !blind(t, &r.counts) {
-						t.Errorf("%s\nThe agent starts and does not say that it is blind.", tc.reason)
+						t.Errorf("%s\nThe agent starts and does not report that it is blind.", tc.reason)
 					}
 					m.start(21, "java", "java", ownerCgroup)
 					change(m, func(m *machine) { m.hidden, m.unreadable = nil, "" })
 					time.Sleep(2 * time.Second)
 					if diff := cmp.Diff([]found{{21, "java", match.Comm, mode}}, r.got()); diff != "" || blind(t, &r.counts) {
-						t.Errorf("%s\nblind %t. What started meanwhile is found within two seconds after the end: -want, +got:\n%s", tc.reason, blind(t, &r.counts), diff)
+						t.Errorf("%s\nblind %t. A program that started meanwhile is found within two seconds after the end: -want, +got:\n%s", tc.reason, blind(t, &r.counts), diff)
 					}
 					change(m, tc.hide)
-					time.Sleep(passed)
+					time.Sleep(pastScanInterval)
 					if !blind(t, &r.counts) {
-						t.Errorf("%s\nThe agent goes blind later and does not say so.", tc.reason)
+						t.Errorf("%s\nThe agent becomes blind later and does not report it.", tc.reason)
 					}
 				})
 			})
@@ -75,8 +75,8 @@ func TestBlind(t *testing.T) {
 	}
 }
 
-// TestBlindnessOutlivesASubscription: a subscription ends while reads are denied.
-func TestBlindnessOutlivesASubscription(t *testing.T) {
+// TestNewSubscriptionStaysBlind: a subscription ends while reads are denied.
+func TestNewSubscriptionStaysBlind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, e := newMachine(), newEvents()
 		m.start(20, "bash", "bash", ownerCgroup)
@@ -121,7 +121,7 @@ func TestHiddenStart(t *testing.T) {
 	})
 }
 
-func TestScanSaysThatProcessesAreHidden(t *testing.T) {
+func TestScanReportsHiddenProcesses(t *testing.T) {
 	m := newMachine()
 	m.start(20, "java", "java", ownerCgroup)
 	m.start(21, "bash", "bash", ownerCgroup)

@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	// retryEvery is the interval at which Auto retries netlink while it polls.
-	retryEvery = 5 * time.Minute
+	// redialInterval is the interval at which Auto retries netlink while it polls.
+	redialInterval = 5 * time.Minute
 
 	// scanInterval is the interval between scans of all processes with netlink. Scans find changes without events, such
 	// as rewritten arguments. scanCost bounds their CPU use, as a divisor of one core.
@@ -49,7 +49,7 @@ const (
 	minSubscription = time.Second
 )
 
-// Match is a process that matched and counts.
+// Match is a process of the owner that matched.
 type Match struct {
 	PID int
 	match.Hit
@@ -109,18 +109,17 @@ func New(o Options) *Detector {
 // Netlink it returns [procevents.ErrUnavailable] if the kernel does not announce processes. interval is the interval
 // between polls.
 func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Duration, emit func(Match)) error {
-	table, err := d.open()
+	v, err := d.newEvaluator(m, emit)
 	if err != nil {
 		return err
 	}
-	j := d.newEvaluator(table, m, emit)
-	defer func() { _ = j.table.Close() }()
+	defer func() { _ = v.table.Close() }()
 	defer d.o.Metrics.SetDetector("")
 	if d.o.Mode == Poll {
-		_, err := d.poll(ctx, j, interval, nil)
+		_, err := d.poll(ctx, v, interval, false)
 		return err
 	}
-	err = d.listenOrPoll(ctx, j, interval)
+	err = d.listenOrPoll(ctx, v, interval)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -130,38 +129,29 @@ func (d *Detector) Run(ctx context.Context, m *match.Matcher, interval time.Dura
 // Scan returns the processes that match m now, in ascending order of PID. The error wraps [process.ErrHidden] if there
 // may be hidden ones.
 func (d *Detector) Scan(m *match.Matcher) ([]Match, error) {
-	table, err := d.open()
+	var found []Match
+	v, err := d.newEvaluator(m, func(m Match) { found = append(found, m) })
 	if err != nil {
 		return nil, err
 	}
-	var found []Match
-	j := d.newEvaluator(table, m, func(m Match) { found = append(found, m) })
-	defer func() { _ = j.table.Close() }()
-	j.detector = Poll
-	err = j.guarded(func() error { return d.rescan(j) })
-	return found, errors.Join(err, j.visible)
-}
-
-func (d *Detector) open() (*process.Table, error) {
-	table, err := d.o.Open()
-	if err == nil {
-		table.Share(&d.hungProcesses)
-	}
-	return table, err
+	defer func() { _ = v.table.Close() }()
+	v.detector = Poll
+	err = v.guarded(func() error { return d.rescan(v) })
+	return found, errors.Join(err, v.hiddenErr)
 }
 
 // listenOrPoll uses netlink as long as possible. It subscribes again at once after a missed heartbeat (ErrSilent).
 // After another error it does so only if the subscription lasted minSubscription. It polls while no subscription works.
-func (d *Detector) listenOrPoll(ctx context.Context, j *evaluator, interval time.Duration) error {
+func (d *Detector) listenOrPoll(ctx context.Context, v *evaluator, interval time.Duration) error {
 	conn, err := d.dial()
 	for ctx.Err() == nil {
 		if err != nil {
-			if conn, err = d.fallBack(ctx, j, interval, err); err != nil || conn == nil {
+			if conn, err = d.fallBack(ctx, v, interval, err); err != nil || conn == nil {
 				return err
 			}
 		}
 		begun := d.o.Now()
-		lost := d.listen(ctx, j, conn)
+		lost := d.listen(ctx, v, conn)
 		if ctx.Err() != nil {
 			break
 		}
@@ -179,15 +169,15 @@ func (d *Detector) listenOrPoll(ctx context.Context, j *evaluator, interval time
 }
 
 // fallBack polls until a subscription succeeds. In mode Netlink it returns cause. It logs the cause once.
-func (d *Detector) fallBack(ctx context.Context, j *evaluator, interval time.Duration, cause error) (Events, error) {
+func (d *Detector) fallBack(ctx context.Context, v *evaluator, interval time.Duration, cause error) (Events, error) {
 	if d.o.Mode == Netlink {
 		return nil, cause
 	}
 	if !d.warned {
 		d.warned = true
-		d.o.Log.Warn("Polling, because the kernel does not announce processes", "err", cause, "retryEvery", retryEvery.String())
+		d.o.Log.Warn("Polling, because the kernel does not announce processes", "err", cause, "retryEvery", redialInterval.String())
 	}
-	conn, err := d.poll(ctx, j, interval, d.redial)
+	conn, err := d.poll(ctx, v, interval, true)
 	if conn != nil {
 		d.warned = false
 		d.o.Log.Info("Listening to the kernel again")
@@ -197,19 +187,19 @@ func (d *Detector) fallBack(ctx context.Context, j *evaluator, interval time.Dur
 
 // listen scans all processes, and then handles events until the subscription ends. Events during the scan wait in the
 // queue.
-func (d *Detector) listen(ctx context.Context, j *evaluator, conn Events) error {
+func (d *Detector) listen(ctx context.Context, v *evaluator, conn Events) error {
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	j.begin(Netlink)
-	l := &eventLoop{d: d, j: j, conn: conn}
-	return j.guarded(func() error { return l.run(ctx) })
+	v.begin(Netlink)
+	l := &eventLoop{d: d, evaluator: v, conn: conn}
+	return v.guarded(func() error { return l.run(ctx) })
 }
 
 // eventLoop is the state of listen. It survives an abandoned goroutine.
 type eventLoop struct {
-	d    *Detector
-	j    *evaluator
-	conn Events
+	d         *Detector
+	evaluator *evaluator
+	conn      Events
 	// nextScan is the time of the next scan. earliestScan is the earliest time that respects scanCost.
 	nextScan, earliestScan time.Time
 	// events are received and not handled yet. lost is the error that came with them.
@@ -236,10 +226,10 @@ func (l *eventLoop) handleEvents() error {
 	for len(l.events) > 0 {
 		e := &l.events[0]
 		l.events = l.events[1:]
-		l.j.handleEvent(e)
+		l.evaluator.handleEvent(e)
 	}
-	if l.j.hidden {
-		l.j.hidden = false
+	if l.evaluator.hidden {
+		l.evaluator.hidden = false
 		l.nextScan = l.earliestScan
 	}
 	lost := l.lost
@@ -263,18 +253,18 @@ func (l *eventLoop) scanIfDue() (until time.Time, err error) {
 	now := l.d.o.Now
 	if !now().Before(l.nextScan) {
 		used := l.d.o.CPUTime()
-		if err := l.d.rescan(l.j); err != nil {
+		if err := l.d.rescan(l.evaluator); err != nil {
 			return time.Time{}, err
 		}
 		ended, cost := now(), scanCost*(l.d.o.CPUTime()-used)
 		l.nextScan, l.earliestScan = ended.Add(max(scanInterval, cost)), ended.Add(max(blindScanInterval, cost))
-		if l.j.visible != nil {
+		if l.evaluator.hiddenErr != nil {
 			l.nextScan = l.earliestScan
 		}
 	}
 	until = l.nextScan
-	if l.j.hanging {
-		l.j.visitRecovered()
+	if l.evaluator.hanging {
+		l.evaluator.visitRecovered()
 		if again := now().Add(recoveryCheckInterval); again.Before(until) {
 			until = again
 		}
@@ -285,14 +275,14 @@ func (l *eventLoop) scanIfDue() (until time.Time, err error) {
 // dial subscribes.
 func (d *Detector) dial() (Events, error) { return d.o.Dial(d.missedHeartbeat.Load()) }
 
-func (d *Detector) rescan(j *evaluator) error {
+func (d *Detector) rescan(v *evaluator) error {
 	d.o.Metrics.Rescans.Add(1)
-	return j.scanAll((*process.Table).Walk)
+	return v.scanAll((*process.Table).Walk)
 }
 
-// redial tries to subscribe every retryEvery until ctx is done. It sends the first subscription to found.
+// redial tries to subscribe every redialInterval until ctx is done. It sends the first subscription to found.
 func (d *Detector) redial(ctx context.Context, found chan<- Events) {
-	ticker := time.NewTicker(retryEvery)
+	ticker := time.NewTicker(redialInterval)
 	defer ticker.Stop()
 	for {
 		select {

@@ -281,7 +281,7 @@ func TestBothDetectors(t *testing.T) {
 		want   []found
 	}{
 		"RunsAlready": {
-			reason: "A process that was there before is found.",
+			reason: "A process that runs before the start is found.",
 			before: func(m *machine) { m.start(10, "java", "java -jar x", ownerCgroup) },
 			want:   []found{{10, "java", match.Comm, ""}},
 		},
@@ -300,7 +300,7 @@ func TestBothDetectors(t *testing.T) {
 			want:   []found{{12, "java", match.Comm, ""}},
 		},
 		"Once": {
-			reason: "The same process is announced once, however often it is met.",
+			reason: "A process is reported once, however often a scan finds it.",
 			before: func(m *machine) { m.start(13, "java", "java", ownerCgroup) },
 			after:  func(_ *machine, announce func(int)) { announce(13); announce(13) },
 			want:   []found{{13, "java", match.Comm, ""}},
@@ -311,7 +311,7 @@ func TestBothDetectors(t *testing.T) {
 			after:  func(m *machine, announce func(int)) { m.start(15, "java", "java", podCgroup); announce(15) },
 		},
 		"UnknownStanding": {
-			reason: "What may be a pod's is not the owner's.",
+			reason: "A process that may belong to a pod does not count.",
 			before: func(m *machine) { m.start(19, "java", "java", ownerCgroup); m.unreadable = "19/cgroup" },
 		},
 		"KubeletsDirectory": {
@@ -327,7 +327,7 @@ func TestBothDetectors(t *testing.T) {
 			},
 		},
 		"BesideKubeletsDirectory": {
-			reason: "What else its arguments say counts.",
+			reason: "Its other arguments count.",
 			before: func(m *machine) {
 				m.start(35, "sh", "sh /var/lib/kubelet/java idea", ownerCgroup)
 				m.start(36, "sh", "sh /var/lib/kubelets/java", ownerCgroup)
@@ -340,7 +340,7 @@ func TestBothDetectors(t *testing.T) {
 			after:  func(_ *machine, announce func(int)) { announce(agentPID) },
 		},
 		"NamedLikeTheAgent": {
-			reason: "Anybody may give a program that name.",
+			reason: "Any user may give a program that name.",
 			after: func(m *machine, announce func(int)) {
 				m.start(16, "reclaim-agent", "reclaim-agent -jar idea.jar", ownerCgroup)
 				announce(16)
@@ -352,7 +352,7 @@ func TestBothDetectors(t *testing.T) {
 			after:  func(m *machine, announce func(int)) { m.start(17, "kworker/0:1", "", "0::/\n"); announce(17) },
 		},
 		"GoneBeforeRead": {
-			reason: "What is gone is counted, and is no failure.",
+			reason: "A process that has ended is counted, and is no failure.",
 			after:  func(_ *machine, announce func(int)) { announce(18) },
 		},
 	}
@@ -449,12 +449,12 @@ func TestRenameIsMatchedByTheEvent(t *testing.T) {
 		e.in <- renamed(t, agentPID, "java")
 		time.Sleep(time.Second)
 		if diff := cmp.Diff([]found{{20, "java", match.Comm, detect.Netlink}}, r.got()); diff != "" {
-			t.Errorf("The event says the name.\n-want, +got:\n%s", diff)
+			t.Errorf("The name in the event counts.\n-want, +got:\n%s", diff)
 		}
 	})
 }
 
-func TestNothingIsLost(t *testing.T) {
+func TestScansFindUnannouncedPrograms(t *testing.T) {
 	java := []found{{30, "java", match.Comm, detect.Netlink}}
 	cases := map[string]struct {
 		reason string
@@ -462,10 +462,10 @@ func TestNothingIsLost(t *testing.T) {
 		within time.Duration
 		count  func(s *metrics.Set) uint64
 	}{
-		"Overrun":     {"Lost events are made up for at once.", procevents.ErrOverrun, time.Millisecond, func(s *metrics.Set) uint64 { return s.Overruns.Load() }},
-		"Silence":     {"So is a listener that was forgotten.", procevents.ErrSilent, time.Millisecond, func(s *metrics.Set) uint64 { return s.Silences.Load() }},
-		"SocketFails": {"And one that broke after a while.", errors.New("broken"), time.Millisecond, func(s *metrics.Set) uint64 { return s.Rescans.Load() - 1 }},
-		"Unannounced": {"What nothing announces is found by the slow pass.", nil, passed, func(s *metrics.Set) uint64 { return s.Rescans.Load() - 1 }},
+		"Overrun":     {"A scan follows a loss of events at once.", procevents.ErrOverrun, time.Millisecond, func(s *metrics.Set) uint64 { return s.Overruns.Load() }},
+		"Silence":     {"A scan follows a missed heartbeat.", procevents.ErrSilent, time.Millisecond, func(s *metrics.Set) uint64 { return s.Silences.Load() }},
+		"SocketFails": {"A scan follows a failure of the socket.", errors.New("broken"), time.Millisecond, func(s *metrics.Set) uint64 { return s.Rescans.Load() - 1 }},
+		"Unannounced": {"A change without an event is found by the next scan.", nil, pastScanInterval, func(s *metrics.Set) uint64 { return s.Rescans.Load() - 1 }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -486,7 +486,7 @@ func TestNothingIsLost(t *testing.T) {
 					t.Errorf("%s\nfound: -want, +got:\n%s", tc.reason, diff)
 				}
 				if n := tc.count(&r.counts); n == 0 {
-					t.Errorf("%s\nIt is not counted.", tc.reason)
+					t.Errorf("%s\nThe metric is not incremented.", tc.reason)
 				}
 			})
 		})
@@ -506,8 +506,8 @@ func (l listed) Open(name string) (fs.File, error) {
 	return l.machine.Open(name)
 }
 
-// TestListensBeforeItLooks: a new run, as after a cleared request, misses no program that starts in the meantime.
-func TestListensBeforeItLooks(t *testing.T) {
+// TestSubscribesBeforeItScans: a new run, as after a cleared request, misses no program that starts in the meantime.
+func TestSubscribesBeforeItScans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, e := newMachine(), newEvents()
 		l := listed{machine: m, times: &atomic.Int64{}}
@@ -516,7 +516,7 @@ func TestListensBeforeItLooks(t *testing.T) {
 			Open: func() (*process.Table, error) { return process.FromFS(l, agentPID), nil },
 			Dial: func(bool) (detect.Events, error) {
 				if n := l.times.Load(); n > 0 {
-					t.Errorf("the processes were listed %d times before the kernel was listened to", n)
+					t.Errorf("the processes were listed %d times before the subscription", n)
 				}
 				return e, nil
 			},
@@ -529,14 +529,14 @@ func TestListensBeforeItLooks(t *testing.T) {
 	})
 }
 
-const passed = 61 * time.Second
+const pastScanInterval = 61 * time.Second
 
 func TestNetlinkWithoutConnectorFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newMachine(), detect.Netlink, noConnector)
 		<-r.ended
 		if !errors.Is(r.err, procevents.ErrUnavailable) || !strings.Contains(r.err.Error(), "network namespace") {
-			t.Errorf("Run() = %v, want ErrUnavailable that says what is missing", r.err)
+			t.Errorf("Run() = %v, want ErrUnavailable with the missing requirement", r.err)
 		}
 	})
 }
@@ -566,14 +566,14 @@ func TestAutoFallsBackAndReturns(t *testing.T) {
 		time.Sleep(time.Second)
 		want := []found{{40, "java", match.Comm, detect.Poll}, {41, "java", match.Comm, detect.Netlink}, {42, "java", match.Comm, detect.Poll}}
 		if diff := cmp.Diff(want, r.got()); diff != "" {
-			t.Errorf("Polling takes over and gives back, and announces nobody twice.\n-want, +got:\n%s", diff)
+			t.Errorf("Polling starts and ends with netlink's failure, and reports no process twice.\n-want, +got:\n%s", diff)
 		}
 	})
 }
 
-// TestSilenceGivesUpTheFilter: a kernel with the filter bug answers the first heartbeat and drops the listener at the
-// next fork, each time.
-func TestSilenceGivesUpTheFilter(t *testing.T) {
+// TestMissedHeartbeatDisablesTheFilter: a kernel with the filter bug answers the first heartbeat and drops the listener
+// at the next fork, each time.
+func TestMissedHeartbeatDisablesTheFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dialled := make(chan bool, 10)
 		subscription := make(chan *events, 10)

@@ -50,7 +50,7 @@ func TestIntegrationHang(t *testing.T) {
 		runtime.GC() // Garbage collection would wait for a blocked thread that the runtime does not know to be blocked.
 		select {
 		case <-answered:
-			t.Error("the arguments of the process can be read, so this test sees nothing")
+			t.Error("the arguments of the process can be read, so this test checks nothing")
 		default:
 		}
 	})
@@ -97,7 +97,7 @@ func hangingProcess(t *testing.T) *osexec.Cmd {
 	select {
 	case <-stuck:
 	case <-time.After(10 * time.Second):
-		t.Fatal("nobody reads the file")
+		t.Fatal("no process reads the file")
 	}
 	if _, err := io.WriteString(in, "x"); err != nil {
 		t.Fatal(err)

@@ -16,9 +16,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/process"
 )
 
-// TestWhatHangsBlindsNobody: the arguments of some processes block every reader, as if a file server is down. All other
-// processes are found.
-func TestWhatHangsBlindsNobody(t *testing.T) {
+// TestHungProcessesDoNotHideOthers: the arguments of some processes block every reader, as if a file server is down.
+// All other processes are found.
+func TestHungProcessesDoNotHideOthers(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		before func(m *machine)
@@ -27,7 +27,7 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 		hung   int64
 	}{
 		"DuringTheScan": {
-			reason: "The scan goes on behind it.",
+			reason: "The scan continues with the next process.",
 			before: func(m *machine) {
 				m.start(60, "stuck", "stuck", ownerCgroup)
 				m.hang(60)
@@ -37,7 +37,7 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 			hung: 1,
 		},
 		"WhenAnnounced": {
-			reason: "What was announced after it is heard.",
+			reason: "An event after it is handled.",
 			after: func(m *machine, announce func(int)) {
 				m.start(60, "stuck", "stuck", ownerCgroup)
 				m.hang(60)
@@ -55,7 +55,7 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 			hung:   -1, // whether its arguments were read, too
 		},
 		"ThatComesBack": {
-			reason: "It is looked at as soon as it can be.",
+			reason: "It is evaluated as soon as its arguments can be read.",
 			after: func(m *machine, announce func(int)) {
 				m.start(60, "bash", "x idea", ownerCgroup)
 				m.hang(60)
@@ -66,7 +66,7 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 			want: []found{{60, "idea", match.Argv, ""}},
 		},
 		"WhoseIDIsGivenToAnother": {
-			reason: "The next process is another one.",
+			reason: "The next process with that PID is another one.",
 			after: func(m *machine, announce func(int)) {
 				m.start(60, "stuck", "stuck", ownerCgroup)
 				m.hang(60)
@@ -81,7 +81,7 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 			hung: 1,
 		},
 		"ManyWorkloads": {
-			reason: "The workloads of a dead file server take no room from the owner.",
+			reason: "Processes of pods do not use the limit of hung processes.",
 			before: func(m *machine) {
 				for pid := 100; pid < 150; pid++ {
 					m.start(pid, "server", "server", podCgroup)
@@ -93,7 +93,7 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 			hung:  1,
 		},
 		"MoreThanThereIsRoomFor": {
-			reason: "Threads are bounded; names are read whatever hangs.",
+			reason: "The number of blocked threads is limited; names are still read.",
 			before: func(m *machine) {
 				for pid := 100; pid < 150; pid++ {
 					m.start(pid, "stuck", "stuck", ownerCgroup)
@@ -131,7 +131,7 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 						t.Errorf("%s\nfound: -want, +got:\n%s", tc.reason, diff)
 					}
 					if got := r.counts.Hung.Load(); got != tc.hung && tc.hung >= 0 {
-						t.Errorf("%s\n%d processes are said to hang, want %d", tc.reason, got, tc.hung)
+						t.Errorf("%s\nthe metric has %d hung processes, want %d", tc.reason, got, tc.hung)
 					}
 				})
 			})
@@ -139,9 +139,9 @@ func TestWhatHangsBlindsNobody(t *testing.T) {
 	}
 }
 
-// TestHangOutlivesARun: the configuration changes while a process blocks readers. The next run does not lose another
-// thread to it.
-func TestHangOutlivesARun(t *testing.T) {
+// TestNextRunKnowsHungProcesses: the configuration changes while a process blocks readers. The next run does not lose
+// another thread to it.
+func TestNextRunKnowsHungProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
 		defer m.release()

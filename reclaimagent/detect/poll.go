@@ -13,18 +13,17 @@ import (
 // pollCost bounds the CPU use of polling, as a divisor of one core: 5 %.
 const pollCost = 20
 
-// poll scans all processes every interval, or less often because of pollCost. It ends when ctx is done, or when redial,
-// which may be nil, has sent a subscription, which it returns.
-func (d *Detector) poll(ctx context.Context, j *evaluator, interval time.Duration, redial func(context.Context, chan<- Events)) (Events, error) {
+// poll scans all processes every interval, or less often because of pollCost. It ends when ctx is done, or, with
+// redial, when a subscription succeeds, which it returns.
+func (d *Detector) poll(ctx context.Context, v *evaluator, interval time.Duration, redial bool) (Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var found chan Events
-	if redial != nil {
-		found = make(chan Events)
-		go redial(ctx, found)
+	found := make(chan Events)
+	if redial {
+		go d.redial(ctx, found)
 	}
 	defer d.o.Metrics.PollInterval.Store(0)
-	j.begin(Poll)
+	v.begin(Poll)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var cost costs
@@ -33,7 +32,7 @@ func (d *Detector) poll(ctx context.Context, j *evaluator, interval time.Duratio
 	var used time.Duration
 	walk := func() error {
 		begun, used = d.o.Now(), d.o.CPUTime()
-		return j.scanAll((*process.Table).Rewalk)
+		return v.scanAll((*process.Table).Rewalk)
 	}
 	for {
 		select {
@@ -44,7 +43,7 @@ func (d *Detector) poll(ctx context.Context, j *evaluator, interval time.Duratio
 		case <-timer.C:
 		}
 		d.o.Metrics.Polls.Add(1)
-		if err := j.guarded(walk); err != nil {
+		if err := v.guarded(walk); err != nil {
 			return nil, err
 		}
 		cost.add(d.o.CPUTime() - used)

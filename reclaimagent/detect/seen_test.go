@@ -27,11 +27,11 @@ func TestManyMatches(t *testing.T) {
 		walks = int(r.counts.Polls.Load()) - walks
 		got := r.got()
 		if walks < 2 || len(got) != remembered+more+walks*more {
-			t.Errorf("%d processes announced in the first and %d more walks, want %d and then %d with each", len(got), walks, remembered+more, more)
+			t.Errorf("%d processes emitted in the first and %d more walks, want %d and then %d with each", len(got), walks, remembered+more, more)
 		}
 		for _, f := range got[min(len(got), remembered+more):] {
 			if f.PID < first+remembered {
-				t.Fatalf("%d is remembered and announced again", f.PID)
+				t.Fatalf("%d is in seen and is emitted again", f.PID)
 			}
 		}
 	})

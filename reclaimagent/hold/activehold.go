@@ -27,19 +27,15 @@ type activeHold struct {
 	failedPods int32
 	// frozen means that the first freeze was logged.
 	frozen bool
-	// text is the report, "" until it is final. Pods that appear later do not change it.
-	text string
+	// finalText is the report, "" until it is final. Pods that appear later do not change it.
+	finalText string
 	// err is the last failure.
 	err error
 }
 
-func newActiveHold(since time.Time) *activeHold {
-	return &activeHold{since: since, pods: map[string]*heldPod{}}
-}
-
 // replace sets the pods that a pass found. Until the report is final, it keeps the ones that were removed.
 func (s *activeHold) replace(held map[string]*heldPod, now time.Time) {
-	if s.text == "" {
+	if s.finalText == "" {
 		for pod, p := range s.pods {
 			if held[pod] == nil {
 				held[pod] = p
@@ -52,9 +48,9 @@ func (s *activeHold) replace(held map[string]*heldPod, now time.Time) {
 
 // heldPod is a pod that the agent froze. A zero time means "not yet".
 type heldPod struct {
-	// wrote is the time of the first pass that held the pod. frozen is the time when all of its processes
-	// were frozen.
-	wrote, frozen time.Time
+	// heldSince is the time of the first pass that held the pod. frozen is the time when all of its processes were
+	// frozen.
+	heldSince, frozen time.Time
 	// searchStarted is the time when a search for devices started. owns is its result, known after it has ended.
 	searchStarted time.Time
 	searchEnded   bool
@@ -72,7 +68,7 @@ func (p *heldPod) recordGone(now time.Time) {
 
 // freezing reports whether the pod may still become frozen.
 func (p *heldPod) freezing(now time.Time) bool {
-	return p.frozen.IsZero() && p.gone.IsZero() && now.Sub(p.wrote) < freezeTimeout
+	return p.frozen.IsZero() && p.gone.IsZero() && now.Sub(p.heldSince) < freezeTimeout
 }
 
 func (p *heldPod) searching(now time.Time) bool {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hold stops the pods of a machine that its owner needs, until the machine is deleted: it freezes their cgroups,
-// and kills the ones that the configuration names. It does not know how a match is found, and does not access the API
-// server.
+// Package hold stops the pods of a machine that its owner needs, until the machine is deleted: it freezes their
+// cgroups, and kills the ones that the configuration names. It does not know how a match is found, and does not access
+// the API server.
 package hold
 
 import (
@@ -67,7 +67,8 @@ type Node struct {
 	Report string
 }
 
-// Holder holds the pods of one machine. Its methods are safe for concurrent use. All passes are in the goroutine of Run.
+// Holder holds the pods of one machine. Its methods are safe for concurrent use. All passes are in the goroutine of
+// Run.
 type Holder struct {
 	o      Options
 	open   func() (tree, error)
@@ -116,8 +117,8 @@ func New(o Options) *Holder {
 	return h
 }
 
-// Configure sets the Config. A Config without patterns does not end a hold that stands: the ConfigMap is deleted with the
-// Node, and without the hold its pods would run until the provider has reset the host.
+// Configure sets the Config. A Config without patterns does not end a hold that stands: the ConfigMap is deleted with
+// the Node, and without the hold its pods would run until the provider has reset the host.
 func (h *Holder) Configure(c reclaim.Config) {
 	h.update(func() {
 		f := &h.facts
@@ -185,10 +186,10 @@ func (h *Holder) Requested() {
 }
 
 // Unblock releases the pods for an attempt to deliver the request, and holds them again after it.
-func (h *Holder) Unblock(on bool) { h.update(func() { h.facts.unblocked = on }) }
+func (h *Holder) Unblock(on bool) { h.update(func() { h.facts.releasedForRequest = on }) }
 
 // UnblockRead is Unblock for an attempt to read the Node.
-func (h *Holder) UnblockRead(on bool) { h.update(func() { h.facts.unread = on }) }
+func (h *Holder) UnblockRead(on bool) { h.update(func() { h.facts.releasedForRead = on }) }
 
 // Refuse ends the hold, because the Node is another machine. A later read of the Node may show that it is this one.
 func (h *Holder) Refuse(reason string) {
@@ -207,19 +208,17 @@ func (h *Holder) update(f func()) {
 
 // Run holds and releases pods until ctx is done. Then it releases them, unless the Node has a request.
 func (h *Holder) Run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	timer.Stop()
-	defer timer.Stop()
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			h.stop(context.WithoutCancel(ctx))
 			return
 		case <-h.wake:
-		case <-timer.C:
+		case <-due:
 		}
 		if next := h.step(); next > 0 {
-			timer.Reset(next)
+			due = time.NewTimer(next).C
 		}
 	}
 }

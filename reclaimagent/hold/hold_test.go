@@ -249,7 +249,7 @@ func TestHolder(t *testing.T) {
 			failure: metrics.HoldUnavailable,
 		},
 		"NoTree": {
-			reason:  "An agent without the mount says so.",
+			reason:  "An agent without the mount reports it.",
 			hold:    reclaim.HoldFreeze,
 			story:   func(a *agentProcess, _ *fakeHost) { a.match() },
 			host:    func(h *fakeHost) { h.unmounted = true },
@@ -257,7 +257,7 @@ func TestHolder(t *testing.T) {
 			failure: metrics.HoldUnavailable,
 		},
 		"NoTreeNotAsked": {
-			reason: "But only if a hold is asked for.",
+			reason: "But only if the Config has a hold.",
 			hold:   reclaim.HoldNone,
 			host:   func(h *fakeHost) { h.unmounted = true },
 			node:   Node{Requested: true},
@@ -515,9 +515,9 @@ func TestReleaseRetriesTheTree(t *testing.T) {
 	}
 }
 
-// TestAnOldReadKillsNothing turns the hold off during a person's request, and on as Kill an hour later. Without a hold the
-// agent does not read its Node, so what it knows is an hour old: the request may be gone.
-func TestAnOldReadKillsNothing(t *testing.T) {
+// TestOutdatedReadDoesNotKill turns the hold off during a person's request, and on as Kill an hour later. Without a
+// hold the agent does not read its Node, so what it knows is an hour old: the request may be gone.
+func TestOutdatedReadDoesNotKill(t *testing.T) {
 	h := newFakeHost("pod1")
 	a := newAgentProcess(openFake(h))
 	a.Observe(Node{Requested: true})

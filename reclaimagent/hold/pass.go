@@ -21,7 +21,7 @@ func (h *Holder) hold(in *inputs, v verdict) time.Duration {
 	}
 	h.released, h.unavailable = false, ""
 	if h.active == nil {
-		h.active = newActiveHold(in.since)
+		h.active = &activeHold{since: in.since, pods: map[string]*heldPod{}}
 		clear(h.logged)
 	}
 	now := h.o.Now()
@@ -57,19 +57,20 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 	first, failed := len(h.active.pods) == 0, int32(0)
 	held := make(map[string]*heldPod, len(pods))
 	for _, pod := range pods {
-		s, ok, err := h.freezePod(pod)
+		s, changed, err := h.change(pod, podState.holdChanges)
+		ours := s.marked || changed // The mark is the first change.
 		if err != nil && !errors.Is(err, errPodGone) {
 			h.failed(metrics.HoldFreezing, err)
-			if !ok {
+			if !ours {
 				failed++
 			}
 		}
-		if !ok {
+		if !ours {
 			continue
 		}
 		known := h.active.pods[pod]
 		if known == nil {
-			known, found = &heldPod{wrote: now}, true
+			known, found = &heldPod{heldSince: now}, true
 			h.active.inherited = h.active.inherited || (first && s.marked)
 		}
 		held[pod] = known
@@ -80,19 +81,18 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 	return found
 }
 
-// freezePod freezes one pod. It returns the state before, and whether the agent holds the pod.
-func (h *Holder) freezePod(pod string) (s podState, ok bool, err error) {
-	s, err = h.tree.state(pod)
-	if err != nil {
-		return s, false, err
+// change applies changes to one pod, in order. It returns the state before, and whether there was a change.
+func (h *Holder) change(pod string, changes func(podState) []change) (s podState, changed bool, err error) {
+	if s, err = h.tree.state(pod); err != nil {
+		return podState{}, false, err
 	}
-	changes := s.holdChanges()
-	for _, c := range changes {
+	for _, c := range changes(s) {
 		if err := h.tree.apply(pod, c); err != nil {
-			return s, s.marked || c == setFrozen, err
+			return s, changed, err
 		}
+		changed = true
 	}
-	return s, s.marked || len(changes) > 0, nil
+	return s, changed, nil
 }
 
 // measure records which pods have become frozen or empty.
@@ -132,21 +132,21 @@ func (h *Holder) finish(in *inputs) {
 	if !in.facts.requested {
 		return
 	}
-	if h.active.text == "" && len(h.active.pods) == 0 && h.active.err != nil { // A later pass may hold pods.
+	if h.active.finalText == "" && len(h.active.pods) == 0 && h.active.err != nil { // A later pass may hold pods.
 		h.report(in, reclaim.HoldState{Unavailable: clip.To(h.active.err.Error(), maxReason)}.Text())
 		return
 	}
-	if h.active.text == "" {
-		h.active.text = r.Text()
+	if h.active.finalText == "" {
+		h.active.finalText = r.Text()
 		h.countLate(metrics.HoldKilling, func(p *heldPod) bool { return p.killed.IsZero() })
 		if last, ok := reclaim.ParseHoldState(in.annotation); ok && last.Unavailable == "" && h.active.inherited {
-			h.active.text = in.annotation // measured by the predecessor
+			h.active.finalText = in.annotation // measured by the predecessor
 		}
 		if r.Killed > 0 {
 			h.o.Log.Info("Killed pods", "pods", r.Killed, "took", r.Memory.String())
 		}
 	}
-	h.report(in, h.active.text)
+	h.report(in, h.active.finalText)
 }
 
 // countLate counts the pods that were not frozen, or not empty, in time.
@@ -161,7 +161,7 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
 func (h *Holder) release(in *inputs) time.Duration {
 	h.nextPass = time.Time{}
-	if !in.facts.unblocked && !in.facts.unread { // the hold continues after the attempt, with the times of its first freeze
+	if !in.facts.releasedForRequest && !in.facts.releasedForRead { // the hold continues after the attempt, with the times of its first freeze
 		h.active = nil
 	}
 	why := in.facts.refused
@@ -173,7 +173,7 @@ func (h *Holder) release(in *inputs) time.Duration {
 		}
 	}
 	switch {
-	case in.facts.unread: // The report stays.
+	case in.facts.releasedForRead: // The report stays.
 	case in.facts.hold.Enabled() && why != "":
 		h.reportUnavailable(in, why)
 	default:
@@ -199,12 +199,12 @@ func (h *Holder) releaseAll() bool {
 	}
 	count, left := 0, 0
 	for _, pod := range pods {
-		switch done, err := h.releasePod(pod); {
+		switch _, changed, err := h.change(pod, podState.releaseChanges); {
 		case errors.Is(err, errPodGone):
 		case err != nil:
 			h.failed(metrics.HoldReleasing, err)
 			left++
-		case done:
+		case changed:
 			count++
 		}
 	}
@@ -213,21 +213,6 @@ func (h *Holder) releaseAll() bool {
 		h.o.Log.Info("Released pods", "pods", count)
 	}
 	return left == 0
-}
-
-// releasePod releases a pod if it has a mark.
-func (h *Holder) releasePod(pod string) (done bool, err error) {
-	s, err := h.tree.state(pod)
-	if err != nil {
-		return false, err
-	}
-	for _, c := range s.releaseChanges() {
-		if err := h.tree.apply(pod, c); err != nil {
-			return false, err
-		}
-		done = true
-	}
-	return done, nil
 }
 
 var errLate = errors.New("the processes of a pod did not stop in time")

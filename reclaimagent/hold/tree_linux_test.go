@@ -277,8 +277,9 @@ func TestOtherTrees(t *testing.T) {
 	})
 }
 
-// TestBeneath checks that no lookup leaves its directory: neither by a link nor by a mount or by its name.
-func TestBeneath(t *testing.T) {
+// TestPathsStayBelowTheirDirectory checks that no lookup leaves its directory: neither by a link nor by a mount or by
+// its name.
+func TestPathsStayBelowTheirDirectory(t *testing.T) {
 	outside, inside := t.TempDir(), t.TempDir()
 	if err := os.Mkdir(filepath.Join(outside, "pod1"), 0o755); err != nil {
 		t.Fatal(err)

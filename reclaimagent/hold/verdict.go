@@ -17,10 +17,11 @@ type facts struct {
 	requested bool
 	// matched means that a process matched, and that its request is not on the Node yet.
 	matched bool
-	// unblocked means that the agent is trying to deliver the request with the pods released: it may need one of them.
-	unblocked bool
-	// unread means that the agent is trying to read the Node, after a failure, with the pods released.
-	unread bool
+	// releasedForRequest means that the pods are released for an attempt to deliver the request, which may need one of
+	// them.
+	releasedForRequest bool
+	// releasedForRead means that the pods are released for an attempt to read the Node.
+	releasedForRead bool
 	// refused is why this Node must not be held, "" if it may.
 	refused string
 }
@@ -41,11 +42,11 @@ const (
 
 func (f facts) decide() verdict {
 	switch {
-	case f.unread && !f.matched:
+	case f.releasedForRead && !f.matched:
 		return release
 	case !f.loaded, f.inert && !f.observed && f.refused == "":
 		return leave
-	case !f.hold.Enabled(), f.refused != "", f.unblocked && !f.requested:
+	case !f.hold.Enabled(), f.refused != "", f.releasedForRequest && !f.requested:
 		return release
 	case !f.observed:
 		return leave

@@ -13,6 +13,7 @@ package kubeapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,25 +68,23 @@ func Code(err error) int {
 	return 0
 }
 
-// TokenSource returns the bearer token of the next request, "" for none. fresh requests a token that was not returned
-// before, because the server rejected the last one.
-type TokenSource interface {
-	Token(fresh bool) (string, error)
-}
-
 // Client sends requests to one API server. It is safe for concurrent use. It keeps its connection open, and does not
 // limit the request rate.
 type Client struct {
-	base  *url.URL
-	trust *trust
-	token TokenSource
-	// one means that the last response used HTTP/2.
-	one atomic.Bool
+	base *url.URL
+	// http returns the HTTP client that trusts the server. fresh reads the certificate authority again, because the
+	// server was not trusted.
+	http func(fresh bool) *http.Client
+	// token returns the bearer token, nil if the requests have none. fresh reads it again, because the server rejected
+	// the last one.
+	token func(fresh bool) (string, error)
+	// multiplexed means that the last response used HTTP/2.
+	multiplexed atomic.Bool
 }
 
 // Multiplexed reports whether all requests share one connection, as with HTTP/2. An open stream then keeps the
 // connection open for all.
-func (c *Client) Multiplexed() bool { return c.one.Load() }
+func (c *Client) Multiplexed() bool { return c.multiplexed.Load() }
 
 // Request is a request of a Client. An empty Method means GET, an empty Accept means JSON.
 type Request struct {
@@ -100,47 +99,39 @@ type Request struct {
 // Do sends r and decodes the response into target, which is a pointer, or nil to discard the response. The error is a
 // [*StatusError] if the server rejects the request.
 func (c *Client) Do(ctx context.Context, r Request, target any) error {
-	resp, err := c.send(ctx, r)
+	body, err := c.Stream(ctx, r)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }()
-	defer drain(resp.Body)
+	defer func() { _ = body.Close() }()
+	defer drain(body)
 	if target == nil {
 		return nil
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(target); err != nil {
+	if err := json.NewDecoder(io.LimitReader(body, maxBody)).Decode(target); err != nil {
 		return fmt.Errorf("decoding answer of %s: %w", r.Path, err)
 	}
 	return nil
 }
 
-// Stream sends r and returns the body of the response. The caller must close it.
+// Stream sends r and returns the body of the response. The caller must close it. It repeats a request once if the
+// server rejected the token, or was not trusted: the token and the certificate authority of a service account are
+// renewed on disk before the client reads the files again.
 func (c *Client) Stream(ctx context.Context, r Request) (io.ReadCloser, error) {
-	resp, err := c.send(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return resp.Body, nil
-}
-
-// send repeats a request once if the server rejected the token, or was not trusted. The token and the certificate
-// authority of a service account are renewed on disk before the client reads the files again.
-func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
-	by := c.trust.current(false)
-	resp, err := c.attempt(ctx, by, r, false)
+	by := c.http(false)
+	body, err := c.attempt(ctx, by, r, false)
 	switch {
 	case Code(err) == http.StatusUnauthorized && c.token != nil:
 		return c.attempt(ctx, by, r, true)
 	case untrusted(err):
-		if renewed := c.trust.current(true); renewed != by {
+		if renewed := c.http(true); renewed != by {
 			return c.attempt(ctx, renewed, r, false)
 		}
 	}
-	return resp, err
+	return body, err
 }
 
-func (c *Client) attempt(ctx context.Context, by *http.Client, r Request, fresh bool) (*http.Response, error) {
+func (c *Client) attempt(ctx context.Context, by *http.Client, r Request, fresh bool) (io.ReadCloser, error) {
 	req, err := c.build(ctx, r, fresh)
 	if err != nil {
 		return nil, err
@@ -149,30 +140,23 @@ func (c *Client) attempt(ctx context.Context, by *http.Client, r Request, fresh 
 	if err != nil {
 		return nil, fmt.Errorf("reaching API server: %w", err)
 	}
-	c.one.Store(resp.ProtoMajor >= 2)
+	c.multiplexed.Store(resp.ProtoMajor >= 2)
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		defer func() { _ = resp.Body.Close() }()
 		return nil, refusal(resp)
 	}
-	return resp, nil
+	return resp.Body, nil
 }
 
 func (c *Client) build(ctx context.Context, r Request, fresh bool) (*http.Request, error) {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + r.Path
 	u.RawQuery = r.Query.Encode()
-	method, accept := r.Method, r.Accept
-	if method == "" {
-		method = http.MethodGet
-	}
-	if accept == "" {
-		accept = contentJSON
-	}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(r.Body))
+	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, fmt.Errorf("building request: %w", err)
 	}
-	req.Header.Set("Accept", accept)
+	req.Header.Set("Accept", cmp.Or(r.Accept, contentJSON))
 	req.Header.Set("User-Agent", userAgentName)
 	if r.ContentType != "" {
 		req.Header.Set("Content-Type", r.ContentType)
@@ -180,7 +164,7 @@ func (c *Client) build(ctx context.Context, r Request, fresh bool) (*http.Reques
 	if c.token == nil {
 		return req, nil
 	}
-	token, err := c.token.Token(fresh)
+	token, err := c.token(fresh)
 	if err != nil {
 		return nil, fmt.Errorf("reading token: %w", err)
 	}

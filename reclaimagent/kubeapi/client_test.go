@@ -131,8 +131,8 @@ func TestInClusterReadsTheTokenAgain(t *testing.T) {
 	}
 }
 
-// TestRotatedAuthorityIsFollowed: the server gets a certificate of another authority while the agent runs.
-func TestRotatedAuthorityIsFollowed(t *testing.T) {
+// TestReplacedAuthorityIsRead: the server gets a certificate of another authority while the agent runs.
+func TestReplacedAuthorityIsRead(t *testing.T) {
 	clients := map[string]func(t *testing.T, dir string, server *url.URL, o kubeapi.Options) (*kubeapi.Client, error){
 		"ServiceAccount": func(t *testing.T, dir string, server *url.URL, o kubeapi.Options) (*kubeapi.Client, error) {
 			t.Helper()
@@ -192,14 +192,14 @@ func TestRotatedAuthorityIsFollowed(t *testing.T) {
 			ts.CloseClientConnections()
 			want("The file does not have the new authority yet.", false)
 			trust("")
-			want("A file that is being written says nothing.", false)
+			want("An empty file changes nothing.", false)
 			trust(authority["one"] + authority["two"])
-			want("The file is read at once, not when its time has come.", true)
+			want("The file is read at once, not after a minute.", true)
 			c.now = c.now.Add(2 * time.Minute)
 			trust("")
-			want("What was trusted before is, until the file says otherwise.", true)
+			want("The last authority stays while the file is empty.", true)
 			trust(authority["one"])
-			want("An authority that was taken out of the file is trusted no longer.", false)
+			want("An authority that was removed from the file is not trusted any more.", false)
 		})
 	}
 }
@@ -238,13 +238,13 @@ func TestKubeconfig(t *testing.T) {
 		"Certificate":       {"By value.", server, "client-certificate-data: " + b64(certPEM) + ", client-key-data: " + b64(keyPEM), "agent", "", ""},
 		"CertificateFiles":  {"By file.", server, "client-certificate: crt, client-key: key", "agent", "", ""},
 		"CAFile":            {"By file.", fmt.Sprintf("server: %q, certificate-authority: ca", ts.URL), "token: abc", "", "Bearer abc", ""},
-		"Insecure":          {"As the file says.", fmt.Sprintf("server: %q, insecure-skip-tls-verify: true", ts.URL), "token: abc", "", "Bearer abc", ""},
-		"UnknownCA":         {"A stranger is not trusted.", fmt.Sprintf("server: %q", ts.URL), "token: abc", "", "", "certificate"},
+		"Insecure":          {"The kubeconfig may disable the check.", fmt.Sprintf("server: %q, insecure-skip-tls-verify: true", ts.URL), "token: abc", "", "Bearer abc", ""},
+		"UnknownCA":         {"An unknown authority is not trusted.", fmt.Sprintf("server: %q", ts.URL), "token: abc", "", "", "certificate"},
 		"WrongName":         {"Another server's certificate is refused.", server + ", tls-server-name: other.test", "token: abc", "", "", "other.test"},
-		"Exec":              {"Refused rather than ignored.", server, "exec: {command: aws}", "", "", "not supported"},
-		"Password":          {"Refused rather than ignored.", server, "username: a", "", "", "not supported"},
-		"NoServer":          {"There is nobody to talk to.", "server: localhost", "token: abc", "", "", "is not a URL"},
-		"CertificateAbsent": {"Said at the start, not at the moment of need.", server, "client-certificate: none, client-key: none", "", "", "none"},
+		"Exec":              {"Rejected, not ignored.", server, "exec: {command: aws}", "", "", "not supported"},
+		"Password":          {"Rejected, not ignored.", server, "username: a", "", "", "not supported"},
+		"NoServer":          {"The server needs a scheme.", "server: localhost", "token: abc", "", "", "is not a URL"},
+		"CertificateAbsent": {"The error is at the start, not at the first request.", server, "client-certificate: none, client-key: none", "", "", "none"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestRefusals(t *testing.T) {
 		code   int
 		text   string
 	}{
-		"Status": {"The server says why.", func(w http.ResponseWriter, _ *http.Request) {
+		"Status": {"The error has the server's message.", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = w.Write([]byte(`{"message":"no right"}`))
 		}, 403, "no right"},
@@ -314,9 +314,9 @@ func TestRefusals(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			_, _ = w.Write([]byte("bad gateway\n"))
 		}, 502, "bad gateway"},
-		"Nothing":  {"Some say nothing.", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, 500, "Internal Server Error"},
-		"Redirect": {"A token is not carried elsewhere.", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, 302, "Found"},
-		"Garbage":  {"What is no JSON is no answer.", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, 0, "decoding"},
+		"Nothing":  {"The message may be empty.", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, 500, "Internal Server Error"},
+		"Redirect": {"A token is not sent to another server.", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, 302, "Found"},
+		"Garbage":  {"A response must be JSON.", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, 0, "decoding"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -340,10 +340,10 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 	var into struct{ Message string }
 	if err := plain(t, long(most, http.StatusOK)).Do(t.Context(), kubeapi.Request{Path: "/x"}, &into); err != nil {
-		t.Errorf("an answer that is as long as it may be: %v", err)
+		t.Errorf("a response of the maximum length: %v", err)
 	}
 	if err := plain(t, long(most+1, http.StatusOK)).Do(t.Context(), kubeapi.Request{Path: "/x"}, &into); err == nil {
-		t.Error("an answer that is longer than it may be is read to its end")
+		t.Error("a response that is too long is read to its end")
 	}
 	err := plain(t, long(1<<20, http.StatusForbidden)).Do(t.Context(), kubeapi.Request{Path: "/x"}, nil)
 	if kubeapi.Code(err) != http.StatusForbidden || len(err.Error()) > 1000 {

@@ -3,6 +3,7 @@
 package kubeapi
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,10 +27,6 @@ const (
 // ErrNotInCluster means that the process does not run in a pod.
 var ErrNotInCluster = errors.New("not in a pod, and no kubeconfig given")
 
-// tokenAge is the maximum age of a token that was read from a file. The kubelet renews it at 80 % of its lifetime of an
-// hour or more. client-go uses the same interval.
-const tokenAge = time.Minute
-
 // Options are the dependencies of a Client.
 type Options struct {
 	// Now is the clock. It is required.
@@ -46,56 +43,65 @@ func InCluster(o Options) (*Client, error) {
 	if host == "" || port == "" {
 		return nil, fmt.Errorf("%w: %s and %s are not set", ErrNotInCluster, hostEnv, portEnv)
 	}
-	dir := o.AccountDir
-	if dir == "" {
-		dir = accountDir
-	}
+	dir := cmp.Or(o.AccountDir, accountDir)
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	trust, err := newTrust(dir+"/ca.crt", config, http.ProxyFromEnvironment, o.Now)
+	client, err := clientTrusting(dir+"/ca.crt", config, http.ProxyFromEnvironment, o.Now)
 	if err != nil {
 		return nil, fmt.Errorf("reading service account: %w", err)
 	}
-	token := &fileToken{path: dir + "/token", now: o.Now}
-	if _, err := token.Token(false); err != nil {
+	token := tokenFrom(dir+"/token", o.Now)
+	if _, err := token(false); err != nil {
 		return nil, fmt.Errorf("reading service account: %w", err)
 	}
 	base := &url.URL{Scheme: "https", Host: net.JoinHostPort(host, port)}
-	return &Client{base: base, trust: trust, token: token}, nil
+	return &Client{base: base, http: client, token: token}, nil
 }
 
-// fixedToken is a token that never changes.
-type fixedToken string
+// maxAge is the maximum age of a token or a certificate authority that was read from a file. The kubelet renews a token
+// at 80 % of its lifetime of an hour or more; client-go uses the same interval. New connections trust an authority that
+// was removed from the file no longer than this.
+const maxAge = time.Minute
 
-func (t fixedToken) Token(bool) (string, error) { return string(t), nil }
-
-// fileToken reads a token that is renewed on disk.
-type fileToken struct {
-	path string
+// renewed holds what load reads from a file that is replaced while the agent runs. It is safe for concurrent use.
+type renewed[T any] struct {
 	now  func() time.Time
+	load func() (T, error)
 
 	mu    sync.Mutex
-	token string
+	value T
+	// read is when value was loaded. known means that it was.
 	read  time.Time
+	known bool
 }
 
-// Token implements TokenSource. If the file cannot be read, it returns the last token, if any.
-func (t *fileToken) Token(fresh bool) (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.now()
-	if t.token != "" && !fresh && now.Sub(t.read) < tokenAge {
-		return t.token, nil
+// get returns the value. It loads a value that is older than maxAge again, and any value if fresh. If that fails, for
+// example because the file is being replaced, it returns the last value, if any.
+func (r *renewed[T]) get(fresh bool) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	if r.known && !fresh && now.Sub(r.read) < maxAge {
+		return r.value, nil
 	}
-	raw, err := os.ReadFile(t.path)
-	if err == nil && strings.TrimSpace(string(raw)) == "" {
-		err = fmt.Errorf("token file %s is empty", t.path)
+	value, err := r.load()
+	switch {
+	case err == nil:
+		r.value, r.read, r.known = value, now, true
+	case !r.known:
+		return value, err
 	}
-	if err != nil {
-		if t.token != "" {
-			return t.token, nil
+	return r.value, nil
+}
+
+// tokenFrom returns a source of the token in a file.
+func tokenFrom(path string, now func() time.Time) func(fresh bool) (string, error) {
+	r := renewed[string]{now: now, load: func() (string, error) {
+		raw, err := os.ReadFile(path)
+		token := strings.TrimSpace(string(raw))
+		if err == nil && token == "" {
+			err = fmt.Errorf("token file %s is empty", path)
 		}
-		return "", err
-	}
-	t.token, t.read = strings.TrimSpace(string(raw)), now
-	return t.token, nil
+		return token, err
+	}}
+	return r.get
 }

@@ -10,5 +10,5 @@ import (
 
 // DialWith replaces the client's dial function.
 func (c *Client) DialWith(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	c.trust.client.Transport.(*http.Transport).DialContext = dial //nolint:forcetypeassert // build made it.
+	c.http(false).Transport.(*http.Transport).DialContext = dial //nolint:forcetypeassert // newHTTPClient made it.
 }

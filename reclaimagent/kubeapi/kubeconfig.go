@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -81,11 +82,20 @@ func (k kubeconfig) client(dir string, o Options) (*Client, error) {
 	if err != nil || base.Host == "" || (base.Scheme != "https" && base.Scheme != "http") {
 		return nil, fmt.Errorf("server %q is not a URL of http or https", cluster.Server)
 	}
+	// Paths are relative to the kubeconfig.
+	for _, file := range []*string{&cluster.CA, &user.Cert, &user.Key, &user.File} {
+		if *file != "" && !filepath.IsAbs(*file) {
+			*file = filepath.Join(dir, *file)
+		}
+	}
+	if cluster.CAData != "" {
+		cluster.CA = ""
+	}
 	config, err := cluster.tls()
 	if err != nil {
 		return nil, err
 	}
-	if err := user.certificate(dir, config); err != nil {
+	if err := user.certificate(config); err != nil {
 		return nil, err
 	}
 	proxy := http.ProxyFromEnvironment
@@ -96,11 +106,11 @@ func (k kubeconfig) client(dir string, o Options) (*Client, error) {
 		}
 		proxy = http.ProxyURL(via)
 	}
-	trust, err := newTrust(cluster.caFile(dir), config, proxy, o.Now)
+	client, err := clientTrusting(cluster.CA, config, proxy, o.Now)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{base: base, trust: trust, token: user.token(dir, o)}, nil
+	return &Client{base: base, http: client, token: user.token(o.Now)}, nil
 }
 
 func (k kubeconfig) current() (clusterEntry, userEntry, error) {
@@ -150,23 +160,15 @@ func (c clusterEntry) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// caFile returns the path of the certificate authority, "" if it is not in a file.
-func (c clusterEntry) caFile(dir string) string {
-	if c.CAData != "" || c.CA == "" {
-		return ""
-	}
-	return within(dir, c.CA)
-}
-
 // certificate reads a certificate in files again for every connection, because the kubelet and others renew it in
 // place.
-func (u userEntry) certificate(dir string, config *tls.Config) error {
+func (u userEntry) certificate(config *tls.Config) error {
 	if u.Cert == "" && u.CertData == "" {
 		return nil
 	}
 	load := func() (*tls.Certificate, error) {
-		cert, err := dataOrFile(u.CertData, u.Cert, dir)
-		key, keyErr := dataOrFile(u.KeyData, u.Key, dir)
+		cert, err := dataOrFile(u.CertData, u.Cert)
+		key, keyErr := dataOrFile(u.KeyData, u.Key)
 		if err := errors.Join(err, keyErr); err != nil {
 			return nil, fmt.Errorf("reading client certificate: %w", err)
 		}
@@ -181,33 +183,25 @@ func (u userEntry) certificate(dir string, config *tls.Config) error {
 	return err
 }
 
-func (u userEntry) token(dir string, o Options) TokenSource {
+func (u userEntry) token(now func() time.Time) func(fresh bool) (string, error) {
 	switch {
 	case u.File != "":
-		return &fileToken{path: within(dir, u.File), now: o.Now}
+		return tokenFrom(u.File, now)
 	case u.Token != "":
-		return fixedToken(u.Token)
+		return func(bool) (string, error) { return u.Token, nil }
 	default:
 		return nil
 	}
 }
 
 // dataOrFile returns the decoded data, or else the content of the file, or nil if both are empty.
-func dataOrFile(data, file, dir string) ([]byte, error) {
+func dataOrFile(data, file string) ([]byte, error) {
 	switch {
 	case data != "":
 		return base64.StdEncoding.DecodeString(data)
 	case file != "":
-		return os.ReadFile(within(dir, file))
+		return os.ReadFile(file) //nolint:gosec // an argument of the agent names it
 	default:
 		return nil, nil
 	}
-}
-
-// within resolves a path of a kubeconfig, which is relative to the file's directory.
-func within(dir, file string) string {
-	if filepath.IsAbs(file) {
-		return file
-	}
-	return filepath.Join(dir, file)
 }

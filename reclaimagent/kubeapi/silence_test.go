@@ -55,9 +55,9 @@ func (c *cable) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestASilentNetworkIsNoticed: the network fails silently between two requests, as with a switch. The kernel detects
+// TestSilentNetworkIsDetected: the network fails silently between two requests, as with a switch. The kernel detects
 // that after a quarter of an hour; an owner's request would be lost for that time.
-func TestASilentNetworkIsNoticed(t *testing.T) {
+func TestSilentNetworkIsDetected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{server: make(chan net.Conn), done: make(chan struct{})}
 		cert, key := identity(t, "server")

@@ -47,7 +47,7 @@ type automaton struct {
 // ranked is a pattern with its index in the list.
 type ranked struct {
 	text  string
-	place int32
+	index int32
 }
 
 // span represents a state during construction: the sorted patterns that share the first depth bytes.
@@ -57,11 +57,11 @@ func compile(patterns []string) *automaton {
 	var sorted []ranked
 	for i, p := range patterns {
 		if p != "" && !strings.ContainsRune(p, 0) {
-			sorted = append(sorted, ranked{text: p, place: int32(min(i, none-1))})
+			sorted = append(sorted, ranked{text: p, index: int32(min(i, none-1))})
 		}
 	}
 	slices.SortFunc(sorted, func(a, b ranked) int {
-		return cmp.Or(strings.Compare(a.text, b.text), cmp.Compare(a.place, b.place))
+		return cmp.Or(strings.Compare(a.text, b.text), cmp.Compare(a.index, b.index))
 	})
 	a := &automaton{}
 	width := a.classify(sorted)
@@ -105,7 +105,7 @@ func (a *automaton) grow(sorted []ranked) {
 		ends := int32(none)
 		// The sort order puts patterns that end here first.
 		for at.lo < at.hi && len(sorted[at.lo].text) == at.depth {
-			ends = min(ends, sorted[at.lo].place)
+			ends = min(ends, sorted[at.lo].index)
 			at.lo++
 		}
 		a.found = append(a.found, ends)

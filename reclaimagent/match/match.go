@@ -16,8 +16,8 @@ const (
 	Argv Source = "argv"
 )
 
-// MaxComm is the maximum length in bytes of a name in the kernel: TASK_COMM_LEN in <linux/sched.h> minus the NUL.
-const MaxComm = 15
+// maxComm is the maximum length in bytes of a name in the kernel: TASK_COMM_LEN in <linux/sched.h> minus the NUL.
+const maxComm = 15
 
 // Hit is a pattern that matched. The zero value means no match.
 type Hit struct {
@@ -65,16 +65,10 @@ func (m *Matcher) Match(comm, argv []byte) (Hit, bool) {
 	return s.Hit()
 }
 
-// TooLong returns the commands that can never equal a name, because the kernel truncates names to [MaxComm] bytes. They
+// TooLong returns the commands that can never equal a name, because the kernel truncates names to maxComm bytes. They
 // may still occur in arguments.
 func TooLong(commands []string) []string {
-	var long []string
-	for _, c := range commands {
-		if len(c) > MaxComm {
-			long = append(long, c)
-		}
-	}
-	return long
+	return slices.DeleteFunc(slices.Clone(commands), func(c string) bool { return len(c) <= maxComm })
 }
 
 // Scan searches for substrings in arguments that arrive in pieces, so that a small buffer is enough for any length.

@@ -57,13 +57,13 @@ type Set struct {
 	// if that is a change.
 	OnDetector func(name string, blind bool)
 
-	detector atomic.Pointer[string]
+	detector atomic.Value // a string
 	blind    atomic.Bool
 }
 
 // SetDetector sets the detector in use, "" for none.
 func (s *Set) SetDetector(name string) {
-	s.detector.Store(&name)
+	s.detector.Store(name)
 	s.onDetector()
 }
 
@@ -84,10 +84,8 @@ func (s *Set) onDetector() {
 
 // Detector returns the detector in use, "" for none.
 func (s *Set) Detector() string {
-	if name := s.detector.Load(); name != nil {
-		return *name
-	}
-	return ""
+	name, _ := s.detector.Load().(string)
+	return name
 }
 
 // Write writes the metrics in Prometheus' text format 0.0.4.

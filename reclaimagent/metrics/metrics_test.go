@@ -39,14 +39,14 @@ func TestServe(t *testing.T) {
 		return string(body)
 	}
 	if got := get("/healthz"); got != "ok\n" {
-		t.Errorf("/healthz says %q", got)
+		t.Errorf("/healthz returns %q", got)
 	}
 	if got := get("/readyz"); got == "ok\n" {
-		t.Error("/readyz answers for an agent that has told nothing")
+		t.Error("/readyz returns ok before the state is reported")
 	}
 	s.StateReported.Store(true)
 	if got := get("/readyz"); got != "ok\n" {
-		t.Errorf("/readyz says %q", got)
+		t.Errorf("/readyz returns %q", got)
 	}
 	got := get("/metrics")
 	for _, want := range []string{

@@ -37,71 +37,71 @@ type hung struct {
 }
 
 // Len returns the number of processes.
-func (a *HungProcesses) Len() int { return int(a.n.Load()) }
+func (h *HungProcesses) Len() int { return int(h.n.Load()) }
 
 // PIDs returns the PIDs of the processes.
-func (a *HungProcesses) PIDs() []int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	pids := make([]int, 0, len(a.hung))
-	for _, h := range a.hung {
-		pids = append(pids, int(h.pid))
+func (h *HungProcesses) PIDs() []int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	pids := make([]int, 0, len(h.hung))
+	for _, p := range h.hung {
+		pids = append(pids, int(p.pid))
 	}
 	return pids
 }
 
 // Recovered returns, once, the processes whose arguments could be read in the end. They were not visited in the
 // meantime.
-func (a *HungProcesses) Recovered() []int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	recovered := a.recovered
-	a.recovered = nil
+func (h *HungProcesses) Recovered() []int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	recovered := h.recovered
+	h.recovered = nil
 	return recovered
 }
 
-func (a *HungProcesses) put(pid int32, t *readWatchdog) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.hung = append(a.hung, hung{pid: pid, watchdog: t})
-	a.n.Add(1)
+func (h *HungProcesses) put(pid int32, w *readWatchdog) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hung = append(h.hung, hung{pid: pid, watchdog: w})
+	h.n.Add(1)
 }
 
 // identify sets the start time of a process that was added without it.
-func (a *HungProcesses) identify(t *readWatchdog, start uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.hung {
-		if a.hung[i].watchdog == t {
-			a.hung[i].start = start
+func (h *HungProcesses) identify(w *readWatchdog, start uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.hung {
+		if h.hung[i].watchdog == w {
+			h.hung[i].start = start
 		}
 	}
 }
 
 // remove removes the process of this watchdog's blocked read, if it is there.
-func (a *HungProcesses) remove(t *readWatchdog, recovered bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	i := slices.IndexFunc(a.hung, func(h hung) bool { return h.watchdog == t })
+func (h *HungProcesses) remove(w *readWatchdog, recovered bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.IndexFunc(h.hung, func(p hung) bool { return p.watchdog == w })
 	if i < 0 {
 		return
 	}
 	if recovered {
-		a.recovered = append(a.recovered, int(a.hung[i].pid))
+		h.recovered = append(h.recovered, int(h.hung[i].pid))
 	}
-	a.hung = slices.Delete(a.hung, i, i+1)
-	a.n.Add(-1)
+	h.hung = slices.Delete(h.hung, i, i+1)
+	h.n.Add(-1)
 }
 
 // admits reports whether the arguments of a process may be read. It calls start only if necessary.
-func (a *HungProcesses) admits(pid int32, start func() uint64) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.hung) >= maxHung {
+func (h *HungProcesses) admits(pid int32, start func() uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.hung) >= maxHung {
 		return false
 	}
-	for _, h := range a.hung {
-		if h.pid == pid && (h.start == 0 || h.start == start()) {
+	for _, p := range h.hung {
+		if p.pid == pid && (p.start == 0 || p.start == start()) {
 			return false
 		}
 	}

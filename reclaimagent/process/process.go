@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"strconv"
 	"syscall"
 )
 
@@ -30,9 +31,8 @@ type root interface {
 	pids(dst []int32) ([]int32, error)
 	// threads appends the threads of a process.
 	threads(dst []int32, pid int32) ([]int32, error)
+	// open opens a file below the directory of a process.
 	open(pid int32, name string) (handle, error)
-	// openThread opens a file of a thread of a process.
-	openThread(pid, tid int32, name string) (handle, error)
 	// read may block on the process.
 	read(h handle, buf []byte, off int64) (int, error)
 	// peek reads from the start of a file that never blocks.
@@ -112,7 +112,9 @@ func (t *Table) TakeOver() *Table {
 
 // Close closes all open files.
 func (t *Table) Close() error {
-	t.files.closeAll(t.root)
+	for pid, e := range t.files.byPID {
+		t.files.remove(t.root, pid, e)
+	}
 	return t.root.close()
 }
 
@@ -202,7 +204,7 @@ func (t *Table) feedThread(p *Process, to Feeder) error {
 // feedOneThread passes the arguments of one thread. fed is false if they are empty or the thread has ended. An
 // abandoned read exits the goroutine, and the file is closed then, too.
 func (t *Table) feedOneThread(p *Process, tid int32, to Feeder) (fed bool, err error) {
-	h, err := t.root.openThread(p.pid, tid, cmdlineFile)
+	h, err := t.root.open(p.pid, "task/"+strconv.Itoa(int(tid))+"/"+cmdlineFile)
 	if err != nil {
 		return false, err
 	}

@@ -88,7 +88,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-func TestRewalkVisitsWhatChanged(t *testing.T) {
+func TestRewalkVisitsChangedProcesses(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		comm    string
@@ -97,10 +97,10 @@ func TestRewalkVisitsWhatChanged(t *testing.T) {
 		want    int
 	}{
 		"Unchanged":       {"A clean process needs no second visit.", "bash\n", "bash\x00", true, 0},
-		"ExecInPlace":     {"Exec keeps pid and start time; the arguments tell.", "bash\n", "java\x00", true, 1},
+		"ExecInPlace":     {"Exec keeps PID and start time; the arguments differ.", "bash\n", "java\x00", true, 1},
 		"Renamed":         {"A new name may match.", "java\n", "bash\x00", true, 1},
-		"NotClean":        {"What matched is looked at every time.", "bash\n", "bash\x00", false, 1},
-		"BeyondTheBuffer": {"What was not compared is not known to be the same.", "bash\n", strings.Repeat("x", 20<<10), true, 1},
+		"NotClean":        {"A process that matched is visited every time.", "bash\n", "bash\x00", false, 1},
+		"BeyondTheBuffer": {"The part beyond the buffer may have changed.", "bash\n", strings.Repeat("x", 20<<10), true, 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func (c counted) ReadAt(b []byte, off int64) (int, error) { return c.File.(io.Re
 
 func (c counted) Close() error { *c.open--; return c.File.Close() }
 
-func TestRewalkClosesTheDead(t *testing.T) {
+func TestRewalkClosesFilesOfEndedProcesses(t *testing.T) {
 	open := 0
 	proc := counting{fstest.MapFS{"5/comm": file("bash\n"), "5/cmdline": file("bash\x00")}, &open}
 	table := process.Patient(process.FromFS(proc, 0))
@@ -184,7 +184,7 @@ func TestRewalkClosesTheDead(t *testing.T) {
 		}
 	}
 	if walk(); open == 0 {
-		t.Fatal("Nothing is kept open, so this test sees nothing")
+		t.Fatal("No file stays open, so this test checks nothing")
 	}
 	clear(proc.MapFS)
 	if walk(); open != 0 {
@@ -207,7 +207,7 @@ func (d dying) Open(name string) (fs.File, error) {
 
 func (dead) Read([]byte) (int, error) { return 0, syscall.ESRCH }
 
-func TestLookAtTheDead(t *testing.T) {
+func TestVisitPIDOfAnEndedProcess(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		proc   fs.FS
@@ -219,13 +219,13 @@ func TestLookAtTheDead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := process.Patient(process.FromFS(tc.proc, 0)).VisitPID(5, func(*process.Process) bool { t.Error("visited"); return true })
 			if !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s\nLook(5) = %v, want fs.ErrNotExist", tc.reason, err)
+				t.Errorf("%s\nVisitPID(5) = %v, want fs.ErrNotExist", tc.reason, err)
 			}
 		})
 	}
 }
 
-func TestStanding(t *testing.T) {
+func TestInfo(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		proc   fstest.MapFS
@@ -258,7 +258,7 @@ func TestStanding(t *testing.T) {
 			want:   process.Info{Start: 777},
 		},
 		"NoCgroupNoStat": {
-			reason: "A recorded tree with names alone still says who lives.",
+			reason: "Without other files, the name proves that the process lives.",
 			proc:   fstest.MapFS{"5/comm": file("java\n")},
 		},
 		"Gone": {reason: "Nothing is left.", proc: fstest.MapFS{}, gone: true},
@@ -267,10 +267,10 @@ func TestStanding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := process.FromFS(tc.proc, 0).Info(5)
 			if tc.gone != errors.Is(err, fs.ErrNotExist) || (err != nil && !tc.gone) {
-				t.Fatalf("%s\nStanding(5): error %v, want gone %v", tc.reason, err, tc.gone)
+				t.Fatalf("%s\nInfo(5): error %v, want gone %v", tc.reason, err, tc.gone)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s\nStanding(5): -want, +got:\n%s", tc.reason, diff)
+				t.Errorf("%s\nInfo(5): -want, +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -294,7 +294,7 @@ func tree(processes map[int]parented) fstest.MapFS {
 	return m
 }
 
-func TestStandingByAncestors(t *testing.T) {
+func TestInfoByAncestors(t *testing.T) {
 	const root, jane = "0 0 0 0", "1000 1000 1000 1000"
 	init := parented{0, "systemd", root}
 	cases := map[string]struct {
@@ -303,7 +303,7 @@ func TestStandingByAncestors(t *testing.T) {
 		want   bool
 	}{
 		"OwnersMount": {
-			reason: "What the owner mounts is the owner's.",
+			reason: "A mount of the owner counts.",
 			tree:   map[int]parented{1: init, 2: {1, "sshd", root}, 3: {2, "bash", jane}, 5: {3, "mount", root}},
 		},
 		"KubeletsMount": {
@@ -317,12 +317,12 @@ func TestStandingByAncestors(t *testing.T) {
 			want:   true,
 		},
 		"KubeletItself": {
-			reason: "It is not the owner's either.",
+			reason: "The kubelet itself does not count.",
 			tree:   map[int]parented{1: init, 5: {1, "kubelet", root}},
 			want:   true,
 		},
 		"NetworkPlugin": {
-			reason: "It puts the pod's name into the rules it makes.",
+			reason: "Its arguments have the pod's name.",
 			tree:   map[int]parented{1: init, 2: {1, "containerd", root}, 3: {2, "portmap", root}, 5: {3, "iptables", root}},
 			want:   true,
 		},
@@ -332,7 +332,7 @@ func TestStandingByAncestors(t *testing.T) {
 			want:   true,
 		},
 		"Conmon": {
-			reason: "It is told the name of the pod's container.",
+			reason: "Its arguments have the name of the pod's container.",
 			tree:   map[int]parented{1: init, 5: {1, "conmon", root}},
 			want:   true,
 		},
@@ -341,11 +341,11 @@ func TestStandingByAncestors(t *testing.T) {
 			tree:   map[int]parented{1: init, 2: {1, "conmon", jane}, 5: {2, "java", jane}},
 		},
 		"NamedLikeAKubelet": {
-			reason: "Anybody may give a program a name.",
+			reason: "Any user may give a program that name.",
 			tree:   map[int]parented{1: init, 2: {1, "kubelet", jane}, 5: {2, "java", jane}},
 		},
 		"SetUserID": {
-			reason: "A program that runs as root for somebody has that user as its real one.",
+			reason: "A set-user-ID program has the user as its real one.",
 			tree:   map[int]parented{1: init, 2: {1, "kubelet", "1000 0 0 0"}, 5: {2, "java", jane}},
 		},
 		"GivenUpRoot": {
@@ -353,16 +353,16 @@ func TestStandingByAncestors(t *testing.T) {
 			tree:   map[int]parented{1: init, 2: {1, "kubelet", "0 1000 0 0"}, 5: {2, "java", jane}},
 		},
 		"Kernel": {
-			reason: "It has a program look at what a crash leaves, named after what crashed.",
+			reason: "The kernel starts a program for a core dump, with the name of the program that crashed.",
 			tree:   map[int]parented{2: {0, "kthreadd", root}, 5: {2, "apport", root}},
 			want:   true,
 		},
 		"Loop": {
-			reason: "A pid that was reused may make one.",
+			reason: "A reused PID may form a loop.",
 			tree:   map[int]parented{2: {5, "a", root}, 5: {2, "b", root}},
 		},
 		"ParentGone": {
-			reason: "It cannot be told whose child it was; no kubelet ends that often.",
+			reason: "The ancestors are unknown; those of a helper of the kubelet do not end that often.",
 			tree:   map[int]parented{5: {2, "java", jane}},
 		},
 	}
@@ -370,7 +370,7 @@ func TestStandingByAncestors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := process.FromFS(tree(tc.tree), 0).Info(5)
 			if err != nil || got.Contained != tc.want {
-				t.Errorf("%s\nStanding(5) = %+v, %v, want contained %v", tc.reason, got, err, tc.want)
+				t.Errorf("%s\nInfo(5) = %+v, %v, want contained %v", tc.reason, got, err, tc.want)
 			}
 		})
 	}
@@ -392,16 +392,16 @@ func (o *orphaning) Open(name string) (fs.File, error) {
 	return o.MapFS.Open(name)
 }
 
-// TestStandingByAncestorsThatEnd: the parent of a helper of the kubelet ends during the check, and the kubelet becomes
+// TestInfoWithEndingAncestors: the parent of a helper of the kubelet ends during the check, and the kubelet becomes
 // the parent.
-func TestStandingByAncestorsThatEnd(t *testing.T) {
+func TestInfoWithEndingAncestors(t *testing.T) {
 	for ends, want := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
 		m := tree(map[int]parented{
 			1: {0, "systemd", "0 0 0 0"}, 5: {10, "java", "0 0 0 0"}, 10 + ends: {1, "kubelet", "0 0 0 0"},
 		})
 		got, err := process.FromFS(&orphaning{m, ends}, 0).Info(5)
 		if err != nil || got.Contained != want {
-			t.Errorf("%d ancestors end: Standing(5) = %+v, %v, want contained %v", ends, got, err, want)
+			t.Errorf("%d ancestors end: Info(5) = %+v, %v, want contained %v", ends, got, err, want)
 		}
 	}
 }
@@ -409,7 +409,7 @@ func TestStandingByAncestorsThatEnd(t *testing.T) {
 func TestMalformedStatIsAnError(t *testing.T) {
 	proc := fstest.MapFS{"5/comm": file("java\n"), "5/stat": file("5 (java) S 1")}
 	if _, err := process.FromFS(proc, 0).Info(5); err == nil || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Standing(5) = %v, want an error that is not fs.ErrNotExist", err)
+		t.Errorf("Info(5) = %v, want an error that is not fs.ErrNotExist", err)
 	}
 }
 

@@ -34,51 +34,51 @@ type readWatchdog struct {
 }
 
 func newReadWatchdog(a *HungProcesses) *readWatchdog {
-	t := &readWatchdog{hungProcesses: a, hung: make(chan struct{})}
-	t.watched.Store(true)
-	t.timer = time.AfterFunc(readTimeout, t.watch)
-	return t
+	w := &readWatchdog{hungProcesses: a, hung: make(chan struct{})}
+	w.watched.Store(true)
+	w.timer = time.AfterFunc(readTimeout, w.watch)
+	return w
 }
 
 // begin marks the start of a read. It does not allocate.
-func (t *readWatchdog) begin(pid int32) (reading uint64) {
-	t.pid.Store(pid)
-	reading = t.state.Add(1)
-	if !t.watched.Load() && t.watched.CompareAndSwap(false, true) {
-		t.timer.Reset(readTimeout)
+func (w *readWatchdog) begin(pid int32) (reading uint64) {
+	w.pid.Store(pid)
+	reading = w.state.Add(1)
+	if !w.watched.Load() && w.watched.CompareAndSwap(false, true) {
+		w.timer.Reset(readTimeout)
 	}
 	return reading
 }
 
 // end marks the end of a read. It returns false if the goroutine was abandoned in the meantime; the goroutine must then
 // not use the table any more.
-func (t *readWatchdog) end(reading uint64) bool {
-	if t.state.CompareAndSwap(reading, reading+1) {
+func (w *readWatchdog) end(reading uint64) bool {
+	if w.state.CompareAndSwap(reading, reading+1) {
 		return true
 	}
-	t.hungProcesses.remove(t, true)
+	w.hungProcesses.remove(w, true)
 	return false
 }
 
 // watch is the timer's function. A read that lasts for two ticks is blocked.
-func (t *readWatchdog) watch() {
-	state := t.state.Load()
+func (w *readWatchdog) watch() {
+	state := w.state.Load()
 	switch {
-	case state != t.last:
+	case state != w.last:
 	case state%2 == 1:
 		// Add it first: an abandoned goroutine removes it when its read ends.
-		t.hungProcesses.put(t.pid.Load(), t)
-		if t.state.CompareAndSwap(state, abandoned) {
-			close(t.hung)
+		w.hungProcesses.put(w.pid.Load(), w)
+		if w.state.CompareAndSwap(state, abandoned) {
+			close(w.hung)
 			return
 		}
-		t.hungProcesses.remove(t, false)
+		w.hungProcesses.remove(w, false)
 	default:
-		t.watched.Store(false)
-		if t.state.Load() == state || !t.watched.CompareAndSwap(false, true) {
+		w.watched.Store(false)
+		if w.state.Load() == state || !w.watched.CompareAndSwap(false, true) {
 			return
 		}
 	}
-	t.last = state
-	t.timer.Reset(readTimeout)
+	w.last = state
+	w.timer.Reset(readTimeout)
 }

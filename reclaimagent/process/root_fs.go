@@ -41,10 +41,6 @@ func (r fsRoot) open(pid int32, name string) (handle, error) {
 	return handle{fd: -1, file: f}, err
 }
 
-func (r fsRoot) openThread(pid, tid int32, name string) (handle, error) {
-	return r.open(pid, "task/"+strconv.Itoa(int(tid))+"/"+name)
-}
-
 // read reads sequentially if the file does not support offsets. Every file is read once from its start, so the result
 // is the same.
 func (fsRoot) read(h handle, buf []byte, off int64) (int, error) {

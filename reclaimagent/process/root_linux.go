@@ -107,21 +107,10 @@ func appendPIDs(dst []int32, buf []byte) []int32 {
 	return dst
 }
 
+// open calls openat(2) with a path that is built in place. The wrapper in x/sys/unix would allocate the path each time.
 func (r *dirRoot) open(pid int32, name string) (handle, error) {
 	path := append(strconv.AppendInt(r.path[:0], int64(pid), 10), '/')
-	return r.openat(append(path, name...))
-}
-
-func (r *dirRoot) openThread(pid, tid int32, name string) (handle, error) {
-	path := append(strconv.AppendInt(r.path[:0], int64(pid), 10), "/task/"...)
-	path = append(strconv.AppendInt(path, int64(tid), 10), '/')
-	return r.openat(append(path, name...))
-}
-
-// openat calls openat(2) with a path that was built in place. The wrapper in x/sys/unix would allocate the path each
-// time.
-func (r *dirRoot) openat(path []byte) (handle, error) {
-	path = append(path, 0)
+	path = append(append(path, name...), 0)
 	for {
 		fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(r.fd), uintptr(unsafe.Pointer(unsafe.SliceData(path))), //nolint:gosec // path ends in a NUL and outlives the call
 			unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)

@@ -102,7 +102,7 @@ func TestIntegrationSelfAndExec(t *testing.T) {
 	}
 	s, err := table.Info(cmd.Process.Pid)
 	if err != nil || s.Start == 0 {
-		t.Errorf("Standing of the child = %+v, error %v", s, err)
+		t.Errorf("Info of the child = %+v, error %v", s, err)
 	}
 }
 

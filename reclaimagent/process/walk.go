@@ -34,10 +34,16 @@ func (t *Table) Walk(visit Visit) (WalkResult, error) {
 // Rewalk is Walk for repeated calls. It keeps files open between walks, and visits a clean process only after a change.
 // It reads the name and the arguments of every process each time, because exec changes neither PID nor start time.
 func (t *Table) Rewalk(visit Visit) (WalkResult, error) {
-	t.files.startWalk()
+	f := &t.files
+	if f.byPID == nil {
+		f.byPID, f.seed = make(map[int32]*processFiles), maphash.MakeSeed()
+	}
+	f.round++
 	c, err := t.each(func(pid int32) error { return t.revisit(pid, visit) })
-	if err == nil {
-		t.files.sweep(t.root)
+	for pid, e := range f.byPID {
+		if err == nil && e.round != f.round { // The process has ended.
+			f.remove(t.root, pid, e)
+		}
 	}
 	return c, err
 }
@@ -84,41 +90,19 @@ type processFiles struct {
 	sum uint64
 }
 
-func (k *openFiles) startWalk() {
-	if k.byPID == nil {
-		k.byPID, k.seed = make(map[int32]*processFiles), maphash.MakeSeed()
-	}
-	k.round++
-}
-
-// sweep closes the processes that the last walk did not find.
-func (k *openFiles) sweep(r root) {
-	for pid, e := range k.byPID {
-		if e.round != k.round {
-			k.remove(r, pid, e)
-		}
-	}
-}
-
-func (k *openFiles) closeAll(r root) {
-	for pid, e := range k.byPID {
-		k.remove(r, pid, e)
-	}
-}
-
-func (k *openFiles) remove(r root, pid int32, e *processFiles) {
+func (f *openFiles) remove(r root, pid int32, e *processFiles) {
 	r.shut(e.cmdline)
 	if e.hasComm {
 		r.shut(e.comm)
-		k.comms--
+		f.comms--
 	}
-	delete(k.byPID, pid)
+	delete(f.byPID, pid)
 }
 
 // open opens a process and stores it. It returns nil if the bound is reached, which is no error: revisit then opens the
 // process each time.
-func (k *openFiles) open(r root, pid int32) (*processFiles, error) {
-	if len(k.byPID) >= maxOpenCmdline {
+func (f *openFiles) open(r root, pid int32) (*processFiles, error) {
+	if len(f.byPID) >= maxOpenCmdline {
 		return nil, nil
 	}
 	h, err := r.open(pid, cmdlineFile)
@@ -126,16 +110,16 @@ func (k *openFiles) open(r root, pid int32) (*processFiles, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, gone(pid, err)
 		}
-		return nil, nil // Most likely EMFILE. look will return the error.
+		return nil, nil // Most likely EMFILE. visitPID will return the error.
 	}
 	e := &processFiles{cmdline: h}
-	if k.comms < maxOpenComm {
+	if f.comms < maxOpenComm {
 		if e.comm, err = r.open(pid, commFile); err == nil {
 			e.hasComm = true
-			k.comms++
+			f.comms++
 		}
 	}
-	k.byPID[pid] = e
+	f.byPID[pid] = e
 	return e, nil
 }
 
@@ -201,7 +185,7 @@ func (t *Table) commOf(pid int32, e *processFiles) ([]byte, error) {
 
 // sum returns a hash of name and arguments. The seed is random, so that a command line cannot be crafted to collide
 // with another.
-func (k *openFiles) sum(comm, argv []byte) uint64 {
+func (f *openFiles) sum(comm, argv []byte) uint64 {
 	const multiplier = 0x9e3779b97f4a7c15
-	return maphash.Bytes(k.seed, comm)*multiplier ^ maphash.Bytes(k.seed, argv)
+	return maphash.Bytes(f.seed, comm)*multiplier ^ maphash.Bytes(f.seed, argv)
 }

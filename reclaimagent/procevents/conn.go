@@ -135,15 +135,14 @@ func (c *Conn) subscribe() error {
 	if err := c.sock.send(request(opListen, token)); err != nil {
 		return unavailable(missing(err), err)
 	}
-	for deadline := c.now().Add(ackTimeout); ; {
-		acked, err := c.acknowledged(deadline, token)
-		if err != nil || acked {
-			if err == nil {
-				err = c.firstHeartbeat()
-			}
+	deadline := c.now().Add(ackTimeout)
+	for acked := false; !acked; {
+		var err error
+		if acked, err = c.acknowledged(deadline, token); err != nil {
 			return err
 		}
 	}
+	return c.firstHeartbeat()
 }
 
 func (c *Conn) acknowledged(deadline time.Time, token uint32) (bool, error) {
@@ -201,7 +200,7 @@ func (c *Conn) Next(until time.Time) ([]Event, error) {
 	if c.heartbeatAt.Before(until) {
 		until = c.heartbeatAt
 	}
-	for lulls := 0; coalesce && lulls < stormEndPauses; lulls++ {
+	for pauses := 0; coalesce && pauses < stormEndPauses; pauses++ {
 		c.sock.pause(stormPause)
 		if err := c.receive(time.Time{}); err != nil || len(c.batch) > 0 {
 			return c.batch, err
@@ -214,13 +213,11 @@ func (c *Conn) Next(until time.Time) ([]Event, error) {
 // readQueuedHeartbeat looks for an overdue heartbeat in the queue. If this process was stopped, the heartbeat may be
 // there.
 func (c *Conn) readQueuedHeartbeat() ([]Event, error) {
-	if err := c.receive(time.Time{}); err != nil {
-		return c.batch, err
-	}
-	if c.heartbeatPending {
+	err := c.receive(time.Time{})
+	if err == nil && c.heartbeatPending {
 		return nil, ErrSilent
 	}
-	return c.batch, nil
+	return c.batch, err
 }
 
 // receive fills the batch.

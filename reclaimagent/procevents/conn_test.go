@@ -145,21 +145,21 @@ func TestSubscribe(t *testing.T) {
 			onRename: func(k *kernel) { k.push(exec(3)); announce(k) },
 		},
 		"NoAnswer": {
-			reason: "Another pid or user namespace is ignored in silence.",
+			reason: "The kernel ignores other PID and user namespaces silently.",
 			onSend: nil, want: ErrUnavailable, within: ackTimeout,
 		},
 		"AnswerToAnother": {
-			reason: "Listeners hear each other's acknowledgements.",
+			reason: "A listener receives the acknowledgements of others.",
 			onSend: func(k *kernel, _ []byte) error { k.push(message(whatAck, 1, 1, 0)); return nil },
 			want:   ErrUnavailable, within: ackTimeout,
 		},
 		"EventsWithoutAnswer": {
-			reason: "That others are told proves nothing about us.",
+			reason: "Events without an acknowledgement do not suffice.",
 			onSend: func(k *kernel, _ []byte) error { k.push(exec(1)); return nil },
 			want:   ErrUnavailable, within: ackTimeout,
 		},
 		"Refused": {
-			reason: "Older kernels want a capability, and say so in the answer.",
+			reason: "Older kernels require a capability; the acknowledgement has the error.",
 			onSend: func(k *kernel, b []byte) error {
 				k.push(message(whatAck, binary.NativeEndian.Uint32(b[ackOffset:])+1, 1, uint32(syscall.EPERM)))
 				return nil
@@ -167,12 +167,12 @@ func TestSubscribe(t *testing.T) {
 			want: syscall.EPERM,
 		},
 		"OtherNetwork": {
-			reason: "In another network namespace nobody is there to ask.",
+			reason: "Another network namespace has no connector.",
 			onSend: func(*kernel, []byte) error { return syscall.ECONNREFUSED },
 			want:   syscall.ECONNREFUSED,
 		},
 		"SilentAfterwards": {
-			reason: "Some kernels forget a listener with a filter.",
+			reason: "Some kernels drop a listener with a filter.",
 			onSend: acknowledge, onRename: nil, want: ErrSilent, within: heartbeatTimeout,
 		},
 		"OverrunMeanwhile": {
@@ -225,12 +225,12 @@ func TestNext(t *testing.T) {
 	}{
 		"Batch":         {"All that is queued comes at once.", [][]byte{exec(1), comm(2, 2, "java")}, false, []brief{{Exec, 1, ""}, {Comm, 2, "java"}}, nil},
 		"TwoInOne":      {"A datagram may hold several messages.", [][]byte{append(exec(1), exec(2)...)}, false, []brief{{Exec, 1, ""}, {Exec, 2, ""}}, nil},
-		"Threads":       {"Names of threads are nobody's business.", [][]byte{comm(5, 4, "GC"), exec(1)}, false, []brief{{Exec, 1, ""}}, nil},
-		"OwnThreads":    {"A heartbeat is no news.", [][]byte{comm(78, self, "x"), exec(1)}, false, []brief{{Exec, 1, ""}}, nil},
+		"Threads":       {"Names of threads are ignored.", [][]byte{comm(5, 4, "GC"), exec(1)}, false, []brief{{Exec, 1, ""}}, nil},
+		"OwnThreads":    {"A heartbeat is not returned.", [][]byte{comm(78, self, "x"), exec(1)}, false, []brief{{Exec, 1, ""}}, nil},
 		"OtherKinds":    {"Without a filter forks and exits arrive too.", [][]byte{message(1, 0, 1, 3, 3), message(0x80000000, 0, 1, 3, 3), exec(1)}, false, []brief{{Exec, 1, ""}}, nil},
 		"TornMessage":   {"One broken message does not end the stream.", [][]byte{torn, exec(1)}, false, []brief{{Exec, 1, ""}}, nil},
-		"OverrunKeeps":  {"What was not lost is still handed over.", [][]byte{exec(1)}, true, []brief{{Exec, 1, ""}}, ErrOverrun},
-		"NothingInTime": {"Waiting ends when asked.", nil, false, nil, nil},
+		"OverrunKeeps":  {"Events that were not lost are returned.", [][]byte{exec(1)}, true, []brief{{Exec, 1, ""}}, ErrOverrun},
+		"NothingInTime": {"Next returns at the given time.", nil, false, nil, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -261,8 +261,8 @@ func TestHeartbeat(t *testing.T) {
 		after    time.Duration
 	}{
 		"Heard":   {"Nothing is wrong.", announce, 0, nil, time.Hour},
-		"Silence": {"A listener that was forgotten is noticed.", nil, 0, ErrSilent, 31 * time.Second},
-		"Stopped": {"One that was stopped itself finds its heartbeat in the queue.", announce, time.Minute, nil, time.Hour},
+		"Silence": {"A dropped listener is detected.", nil, 0, ErrSilent, 31 * time.Second},
+		"Stopped": {"After a stop of the agent, the heartbeat is in the queue.", announce, time.Minute, nil, time.Hour},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestStormIsCoalesced(t *testing.T) {
 		want   int
 	}{
 		"Storm": {"Many events, few wake-ups, and a few more before it is over.", 300 * time.Microsecond, stormEndPauses},
-		"Calm":  {"A lone exec is not delayed.", 10 * time.Millisecond, 0},
+		"Calm":  {"A single exec is not delayed.", 10 * time.Millisecond, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestNextDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestCloseSaysGoodbyeOnce(t *testing.T) {
+func TestCloseEndsTheSubscriptionOnce(t *testing.T) {
 	k := newKernel()
 	c := subscribed(t, k)
 	for range 2 {

@@ -122,12 +122,12 @@ func TestFilter(t *testing.T) {
 		want   bool
 	}{
 		"Ack":       {"The subscription waits for it.", message(whatAck, 1, 1, 0), true},
-		"Exec":      {"What it is all about.", exec(5), true},
+		"Exec":      {"A process runs a new program.", exec(5), true},
 		"Rename":    {"A process with a new name may match.", comm(5, 5, "java"), true},
 		"Thread":    {"A Java program names dozens of threads.", comm(6, 5, "GC Thread#1"), false},
 		"OwnThread": {"This is our heartbeat.", comm(78, self, "agent"), true},
-		"Fork":      {"Nobody matches before exec.", message(1, 0, 1, 5, 5), false},
-		"Exit":      {"The dead do not match.", message(0x80000000, 0, 1, 5, 5), false},
+		"Fork":      {"A fork has no new name or arguments.", message(1, 0, 1, 5, 5), false},
+		"Exit":      {"A process that ends does not match.", message(0x80000000, 0, 1, 5, 5), false},
 		"Torn":      {"A message without its end.", exec(5)[:20], false},
 	}
 	for name, tc := range cases {

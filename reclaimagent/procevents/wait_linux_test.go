@@ -38,7 +38,7 @@ func write(t *testing.T, fd int) {
 	}
 }
 
-func TestWaiterHearsWhatComesDuringAPause(t *testing.T) {
+func TestWaiterReportsDataOfAPause(t *testing.T) {
 	w, other, read := waiterOf(t)
 	const d = 30 * time.Millisecond
 	for range 3 {
@@ -50,7 +50,7 @@ func TestWaiterHearsWhatComesDuringAPause(t *testing.T) {
 		}
 		// No new event: only the one that arrived during the pause.
 		if err := w.await(time.Now().Add(10*time.Second), read); err != nil {
-			t.Errorf("await() = %v for what came during a pause", err)
+			t.Errorf("await() = %v for an event of a pause", err)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestWaiterIsWoken(t *testing.T) {
 	w.sleep(time.Millisecond)
 	time.AfterFunc(20*time.Millisecond, func() { write(t, other) })
 	if err := w.await(time.Now().Add(10*time.Second), read); err != nil {
-		t.Errorf("await() = %v, want that the event is heard", err)
+		t.Errorf("await() = %v, want that it returns with the event", err)
 	}
 }
 

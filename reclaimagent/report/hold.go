@@ -24,17 +24,15 @@ func NewHoldReporter(o Options) *HoldReporter {
 	return &HoldReporter{r: New(o), texts: NewLatest[string]()}
 }
 
-// Set sets the value that Run writes. Empty removes the annotation. Set does not block. Only one goroutine at a time may
-// call it.
+// Set sets the value that Run writes. Empty removes the annotation. Set does not block. Only one goroutine at a time
+// may call it.
 func (h *HoldReporter) Set(text string) { h.texts.Put(text) }
 
 // Run writes each value until ctx is done.
 func (h *HoldReporter) Run(ctx context.Context) {
 	log := h.r.newFailureLog("Writing the hold to the Node")
 	backoff := retry.Backoff{First: firstRetry, Last: maxStateRetry}
-	timer := time.NewTimer(0)
-	timer.Stop()
-	defer timer.Stop()
+	var due <-chan time.Time
 	text, failing := "", false
 	for {
 		select {
@@ -42,21 +40,21 @@ func (h *HoldReporter) Run(ctx context.Context) {
 			return
 		case next := <-h.texts:
 			if failing && next == text {
-				continue // the timer decides
+				continue // until due
 			}
 			text = next
 			backoff.Reset()
-		case <-timer.C:
+		case <-due:
 		}
 		err := h.write(ctx, text)
 		switch failing = err != nil; {
 		case err == nil, ctx.Err() != nil:
 		case isRejected(err):
 			log.warn(err)
-			timer.Reset(retry.Jitter(stateCheckInterval))
+			due = time.NewTimer(retry.Jitter(stateCheckInterval)).C
 		default:
 			log.warn(err)
-			timer.Reset(backoff.Next())
+			due = time.NewTimer(backoff.Next()).C
 		}
 	}
 }
@@ -70,21 +68,12 @@ func isRejected(err error) bool {
 
 // write writes the value unless the Node has it. It writes nothing if the Node is another machine.
 func (h *HoldReporter) write(ctx context.Context, text string) error {
-	n, err := h.r.get(ctx, "")
-	if err != nil {
+	n, err := h.r.getIdentified(ctx)
+	if err != nil || n.Metadata.Annotations[reclaim.HoldAnnotation] == text {
 		return err
 	}
-	if err := h.r.identify(n); err != nil {
-		return err
+	if text == "" {
+		return h.r.annotate(ctx, n, reclaim.HoldAnnotation, nil)
 	}
-	if n.Metadata.Annotations[reclaim.HoldAnnotation] == text {
-		return nil
-	}
-	var value *string // null removes it
-	if text != "" {
-		value = &text
-	}
-	return h.r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
-		"uid": n.Metadata.UID, "annotations": map[string]*string{reclaim.HoldAnnotation: value},
-	}})
+	return h.r.annotate(ctx, n, reclaim.HoldAnnotation, &text)
 }

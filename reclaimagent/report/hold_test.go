@@ -74,7 +74,7 @@ func TestHoldReporter(t *testing.T) {
 			requests: []string{get},
 		},
 		"Rejected": {
-			reason: "A server that does not permit the annotation is not asked again and again.",
+			reason: "A rejected annotation is not written again at once.",
 			server: newServer(machineID, nil),
 			before: func(_ *server, r *http.Request) int {
 				if r.Method == patch {
@@ -112,7 +112,7 @@ func TestHoldReporter(t *testing.T) {
 				tc.story(s, h)
 				synctest.Wait()
 				if got := s.annotations()[reclaim.HoldAnnotation]; got != tc.want {
-					t.Errorf("%s\nthe Node says %v, want %v", tc.reason, got, tc.want)
+					t.Errorf("%s\nthe annotation is %v, want %v", tc.reason, got, tc.want)
 				}
 				if diff := cmp.Diff(tc.requests, s.requests); diff != "" {
 					t.Errorf("%s\nrequests: -want, +got:\n%s", tc.reason, diff)
@@ -142,9 +142,9 @@ func TestAMissingNodeReleasesNoPods(t *testing.T) {
 	})
 }
 
-// TestPodsRunForSomeReads has an API server that is reached only through a pod which the agent has frozen: a tunnel or a
-// proxy in a DaemonSet. Deliver gets through, because the pods run for some attempts. The reads that end the hold must
-// get through as well: otherwise the pods stay frozen after the request has been cleared.
+// TestPodsRunForSomeReads has an API server that is reached only through a pod which the agent has frozen: a tunnel or
+// a proxy in a DaemonSet. Deliver gets through, because the pods run for some attempts. The reads that end the hold
+// must get through as well: otherwise the pods stay frozen after the request has been cleared.
 func TestPodsRunForSomeReads(t *testing.T) {
 	cases := map[string]func(r *report.Reporter, ctx context.Context) error{
 		"AwaitCleared":   (*report.Reporter).AwaitCleared,

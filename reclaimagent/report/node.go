@@ -79,3 +79,12 @@ func (r *Reporter) get(ctx context.Context, accept string) (*node, error) {
 	}
 	return n, nil
 }
+
+// getIdentified reads the Node. It returns [ErrHostIdentity] if the Node describes another machine.
+func (r *Reporter) getIdentified(ctx context.Context) (*node, error) {
+	n, err := r.get(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	return n, r.identify(n)
+}

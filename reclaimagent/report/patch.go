@@ -100,14 +100,19 @@ func (r *Reporter) merge(ctx context.Context, reason string, at time.Time) error
 
 // readThenWrite reads the Node, and calls write unless the Node is another machine or has a request.
 func (r *Reporter) readThenWrite(ctx context.Context, write func(n *node) error) error {
-	n, err := r.get(ctx, "")
-	if err != nil {
-		return err
-	}
-	if err := r.identify(n); err != nil || n.requested() {
+	n, err := r.getIdentified(ctx)
+	if err != nil || n.requested() {
 		return err
 	}
 	return write(n)
+}
+
+// annotate writes one annotation, or removes it if value is nil. A merge patch of one key leaves other annotations
+// unchanged, and works on every server. The UID prevents a write to a Node that was created since.
+func (r *Reporter) annotate(ctx context.Context, n *node, key string, value *string) error {
+	return r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
+		"uid": n.Metadata.UID, "annotations": map[string]*string{key: value},
+	}})
 }
 
 func (r *Reporter) patch(ctx context.Context, contentType string, body any) error {

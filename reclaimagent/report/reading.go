@@ -67,15 +67,24 @@ func (r *Reporter) Refresh(ctx context.Context, timeout time.Duration) {
 // AwaitRequested waits until the Node has a request that this agent did not write. It ignores the request of another
 // machine, whose Node has the same name. It returns nil or the error of ctx.
 func (r *Reporter) AwaitRequested(ctx context.Context) error {
-	log := r.newFailureLog("Checking whether the machine was requested")
+	whole := func() bool { return true }
+	return r.await(ctx, "Checking whether the machine was requested", whole, func(n *node, err error) bool {
+		return err == nil && n.requested()
+	})
+}
+
+// await reads the Node again and again until done returns true. It logs failures as failures of action. It returns nil
+// or the error of ctx.
+func (r *Reporter) await(ctx context.Context, action string, whole func() bool, done func(*node, error) bool) error {
+	log := r.newFailureLog(action)
 	attempts := r.reads()
 	for {
-		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
+		if err := retry.Sleep(ctx, retry.Jitter(nodeReadInterval)); err != nil {
 			return err
 		}
-		n, err := r.read(ctx, true, attempts)
+		n, err := r.read(ctx, whole(), attempts)
 		switch {
-		case err == nil && n.requested():
+		case done(n, err):
 			return nil
 		case err != nil && ctx.Err() == nil:
 			log.warn(err)

@@ -27,9 +27,9 @@ const (
 	// repeatLogInterval is the minimum interval between log messages about the same failure.
 	repeatLogInterval = time.Minute
 
-	// clearedEvery is the interval at which the agent checks whether the request was cleared, or made. A watch would be faster
-	// by seconds, but would need permission to watch Nodes.
-	clearedEvery = 5 * time.Second
+	// nodeReadInterval is the interval at which the agent checks whether the request was cleared, or made. A watch would
+	// be faster by seconds, but would need permission to watch Nodes.
+	nodeReadInterval = 5 * time.Second
 
 	// unblockInterval is the interval between attempts for which pods run. An attempt takes at most requestTimeout.
 	unblockInterval = time.Minute
@@ -139,20 +139,9 @@ func (a *attempts) do(request func() error) error {
 
 // AwaitCleared waits until the Node has no request, or does not exist. It returns nil or the error of ctx.
 func (r *Reporter) AwaitCleared(ctx context.Context) error {
-	log := r.newFailureLog("Checking whether the request was cleared")
-	attempts := r.reads()
-	for {
-		if err := retry.Sleep(ctx, retry.Jitter(clearedEvery)); err != nil {
-			return err
-		}
-		n, err := r.read(ctx, r.o.Holder.Enabled(), attempts)
-		switch {
-		case kubeapi.Code(err) == http.StatusNotFound, n != nil && !n.requested():
-			return nil
-		case err != nil && ctx.Err() == nil:
-			log.warn(err)
-		}
-	}
+	return r.await(ctx, "Checking whether the request was cleared", r.o.Holder.Enabled, func(n *node, err error) bool {
+		return kubeapi.Code(err) == http.StatusNotFound || n != nil && !n.requested()
+	})
 }
 
 // KeepWarm keeps a connection open until ctx is done, so that a report needs one round trip. Over HTTP/2 the
@@ -175,11 +164,11 @@ type failureLog struct {
 
 func (r *Reporter) newFailureLog(action string) *failureLog { return &failureLog{r: r, action: action} }
 
-func (c *failureLog) warn(err error) {
-	now := c.r.o.Now()
-	if err.Error() == c.text && now.Sub(c.at) < repeatLogInterval {
+func (l *failureLog) warn(err error) {
+	now := l.r.o.Now()
+	if err.Error() == l.text && now.Sub(l.at) < repeatLogInterval {
 		return
 	}
-	c.text, c.at = err.Error(), now
-	c.r.o.Log.Warn(c.action, "err", err)
+	l.text, l.at = err.Error(), now
+	l.r.o.Log.Warn(l.action, "err", err)
 }

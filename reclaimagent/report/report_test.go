@@ -82,7 +82,7 @@ func TestReport(t *testing.T) {
 			want: request("kept"), requests: []string{patch},
 		},
 		"SkippedWithoutAnnotations": {
-			reason: "What is skipped is the comparison, not the guard.",
+			reason: "Without the comparison, the test of the version stays.",
 			server: newServer("anything", nil), host: "",
 			want: request(), requests: []string{patch, get, patch},
 		},
@@ -99,7 +99,7 @@ func TestReport(t *testing.T) {
 			want:  request(), requests: []string{patch, get, patch},
 		},
 		"NoJSONPatchStanding": {
-			reason: "A request that stands is left as it is.",
+			reason: "An existing request is not changed.",
 			server: newServer(machineID, map[string]any{reclaim.RequestedAnnotation: "true"}), host: machineID,
 			tweak: func(s *server) { s.noJSONPatch = true },
 			want:  map[string]any{reclaim.RequestedAnnotation: "true"}, requests: []string{patch, get},
@@ -130,12 +130,12 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestNothingIsLostInARace(t *testing.T) {
+func TestConcurrentWriteIsKept(t *testing.T) {
 	cases := map[string]struct {
 		reason      string
 		noJSONPatch bool
 	}{
-		"JSONPatch":  {"The first annotations of a Node are somebody else's.", false},
+		"JSONPatch":  {"Another writer adds the first annotation.", false},
 		"MergePatch": {"The version guards a merge.", true},
 	}
 	for name, tc := range cases {
@@ -161,16 +161,16 @@ func TestNothingIsLostInARace(t *testing.T) {
 	}
 }
 
-// TestNodeChangesHands: the Node becomes another machine's between the read and the write.
-func TestNodeChangesHands(t *testing.T) {
+// TestNodeIsReplacedDuringTheReport: the Node becomes another machine's between the read and the write.
+func TestNodeIsReplacedDuringTheReport(t *testing.T) {
 	cases := map[string]struct {
 		reason      string
 		noJSONPatch bool
 		change      func(s *server)
 	}{
-		"JSONPatch":     {"The version tells.", false, func(s *server) { s.version++ }},
-		"MergePatch":    {"The version tells.", true, func(s *server) { s.version++ }},
-		"AnotherObject": {"So does the identity of the object, where versions are not unique.", true, func(s *server) { s.node["metadata"].(map[string]any)["uid"] = "u2" }},
+		"JSONPatch":     {"The resource version differs.", false, func(s *server) { s.version++ }},
+		"MergePatch":    {"The resource version differs.", true, func(s *server) { s.version++ }},
+		"AnotherObject": {"The UID differs, where versions are not unique.", true, func(s *server) { s.node["metadata"].(map[string]any)["uid"] = "u2" }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestNodeChangesHands(t *testing.T) {
 	}
 }
 
-func TestDeliverOutlastsFailures(t *testing.T) {
+func TestDeliverRetries(t *testing.T) {
 	for name, code := range map[string]int{
 		"ServerDown": 503, "TooManyRequests": 429, "Forbidden": 403, "NodeNotYetThere": 404, "Unauthorized": 401, "Broken": 500,
 	} {
@@ -225,10 +225,10 @@ func TestRequested(t *testing.T) {
 		want        bool
 		err         error
 	}{
-		"Standing": {"A request that stands is not written again.", map[string]any{reclaim.RequestedAnnotation: "true"}, machineID, true, nil},
+		"Standing": {"An existing request is found.", map[string]any{reclaim.RequestedAnnotation: "true"}, machineID, true, nil},
 		"Other":    {"Only the literal counts.", map[string]any{reclaim.RequestedAnnotation: "True"}, machineID, false, nil},
-		"None":     {"Nothing was asked.", nil, machineID, false, nil},
-		"Mismatch": {"Told at once, not at the moment of need.", map[string]any{reclaim.RequestedAnnotation: "true"}, "other", true, report.ErrHostIdentity},
+		"None":     {"The Node has no request.", nil, machineID, false, nil},
+		"Mismatch": {"The error is returned at once, not with the first report.", map[string]any{reclaim.RequestedAnnotation: "true"}, "other", true, report.ErrHostIdentity},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -316,8 +316,8 @@ func tainted(id string) func(into any) error {
 	}
 }
 
-// TestWhatIsRead checks that the agent reads only the metadata of its Node if no hold needs the taints.
-func TestWhatIsRead(t *testing.T) {
+// TestTaintsAreReadOnlyForAHold checks that the agent reads only the metadata of its Node if no hold needs the taints.
+func TestTaintsAreReadOnlyForAHold(t *testing.T) {
 	for taints, want := range map[bool]string{false: kubeapi.MetadataOnly, true: ""} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{answers: []func(any) error{node("true"), node("")}}
@@ -334,13 +334,13 @@ func TestWhatIsRead(t *testing.T) {
 
 func TestAwaitCleared(t *testing.T) {
 	cases := map[string]struct {
-		reason  string
-		answers []func(any) error
-		asked   int
+		reason   string
+		answers  []func(any) error
+		requests int
 	}{
 		"Cleared":    {"The controller clears the request last.", []func(any) error{node("true"), node("true"), node("")}, 3},
-		"NodeGone":   {"A Node that is gone carries nothing.", []func(any) error{node("true"), status(404)}, 2},
-		"ServerAway": {"Not knowing is not being cleared.", []func(any) error{status(503), status(403), node("false")}, 3},
+		"NodeGone":   {"A Node that does not exist has no request.", []func(any) error{node("true"), status(404)}, 2},
+		"ServerAway": {"A failed read does not end the wait.", []func(any) error{status(503), status(403), node("false")}, 3},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -350,19 +350,19 @@ func TestAwaitCleared(t *testing.T) {
 				if err := fake(t, s).AwaitCleared(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if len(s.requests) != tc.asked || s.requests[0].Accept != kubeapi.MetadataOnly {
-					t.Errorf("%s\nasked %d times, want %d", tc.reason, len(s.requests), tc.asked)
+				if len(s.requests) != tc.requests || s.requests[0].Accept != kubeapi.MetadataOnly {
+					t.Errorf("%s\n%d requests, want %d", tc.reason, len(s.requests), tc.requests)
 				}
-				if took := time.Since(start); took > time.Duration(tc.asked)*8*time.Second {
-					t.Errorf("took %v for %d answers", took, tc.asked)
+				if took := time.Since(start); took > time.Duration(tc.requests)*8*time.Second {
+					t.Errorf("took %v for %d responses", took, tc.requests)
 				}
 			})
 		})
 	}
 }
 
-// TestReadings checks what the reporter passes on.
-func TestReadings(t *testing.T) {
+// TestObservedNodes checks what the reporter passes on.
+func TestObservedNodes(t *testing.T) {
 	held := func(into any) error {
 		return json.Unmarshal([]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""},"annotations":{
 			"5spot.finos.org/reclaim-requested":"true","5spot.finos.org/reclaim-hold":"x"}}}`), into)
@@ -398,7 +398,7 @@ func TestReadings(t *testing.T) {
 			[]hold.Node{{Requested: true, Foreign: foreign("f")}},
 		},
 		"AwaitCleared": {
-			"A Node that is gone was not cleared, and a server that is away has said nothing.",
+			"A missing Node and a failed read are not passed on.",
 			[]func(any) error{node("true"), status(503), status(404)},
 			(*report.Reporter).AwaitCleared,
 			[]hold.Node{{Requested: true}},
@@ -476,8 +476,8 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// TestReadsHaveTheirStart checks that a match during a slow read is later than that read.
-func TestReadsHaveTheirStart(t *testing.T) {
+// TestObserveGetsTheStartOfTheRead checks that a match during a slow read is later than that read.
+func TestObserveGetsTheStartOfTheRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, start := &observer{}, time.Now()
 		slow := func(any) error { time.Sleep(time.Second); return nil }
@@ -490,7 +490,7 @@ func TestReadsHaveTheirStart(t *testing.T) {
 	})
 }
 
-func TestRetriesAreQuickThenKind(t *testing.T) {
+func TestRetryDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answers: []func(any) error{status(503)}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -35,8 +35,8 @@ var errRequested = errors.New("the node carries a request")
 // has its own goroutine and requests, so that it never delays a request for the machine.
 type StateReporter struct {
 	r *Reporter
-	// onWritten is called with true if the annotation is current and the agent is not blind, else with false.
-	onWritten func(bool)
+	// setCurrent is called with true if the annotation is current and the agent is not blind, else with false.
+	setCurrent func(bool)
 
 	mu sync.Mutex
 	// config is the hash of the Config in use. state is the newest state, for Run in states.
@@ -45,10 +45,10 @@ type StateReporter struct {
 	states Latest[reclaim.AgentState]
 }
 
-// NewStateReporter returns a StateReporter. Run calls onWritten from its goroutine, with true if the annotation is
+// NewStateReporter returns a StateReporter. Run calls setCurrent from its goroutine, with true if the annotation is
 // current and the agent is not blind, else with false.
-func NewStateReporter(o Options, onWritten func(bool)) *StateReporter {
-	return &StateReporter{r: New(o), onWritten: onWritten, states: NewLatest[reclaim.AgentState]()}
+func NewStateReporter(o Options, setCurrent func(bool)) *StateReporter {
+	return &StateReporter{r: New(o), setCurrent: setCurrent, states: NewLatest[reclaim.AgentState]()}
 }
 
 // SetConfig sets the Config in use. It is written after [StateReporter.SetDetector] sets the detector.
@@ -91,35 +91,33 @@ func (t *StateReporter) setState(s reclaim.AgentState) {
 func (t *StateReporter) Run(ctx context.Context) {
 	log := t.r.newFailureLog("Writing the agent state to the Node")
 	backoff := retry.Backoff{First: firstStateRetry, Last: maxStateRetry}
-	timer := time.NewTimer(0)
-	timer.Stop()
-	defer timer.Stop()
+	var due <-chan time.Time
 	var s reclaim.AgentState
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case s = <-t.states:
-			t.onWritten(false)
+			t.setCurrent(false)
 			backoff.Reset()
-			timer.Reset(retry.Jitter(stateWriteDelay))
-		case <-timer.C:
-			timer.Reset(t.reconcile(ctx, s, &backoff, log))
+			due = time.NewTimer(retry.Jitter(stateWriteDelay)).C
+		case <-due:
+			due = time.NewTimer(t.reconcile(ctx, s, &backoff, log)).C
 		}
 	}
 }
 
-// reconcile writes s and returns the delay until the next check. If the server does not answer, onWritten is
+// reconcile writes s and returns the delay until the next check. If the server does not answer, setCurrent is
 // not called, because the annotation is unknown.
 func (t *StateReporter) reconcile(ctx context.Context, s reclaim.AgentState, backoff *retry.Backoff, log *failureLog) time.Duration {
 	err := t.writeState(ctx, s)
 	switch {
 	case err == nil:
-		t.onWritten(s.Detector != reclaim.BlindDetector)
+		t.setCurrent(s.Detector != reclaim.BlindDetector)
 		backoff.Reset()
 		return retry.Jitter(stateCheckInterval)
 	case kubeapi.Code(err) != 0, errors.Is(err, ErrHostIdentity):
-		t.onWritten(false)
+		t.setCurrent(false)
 		log.warn(err)
 	case ctx.Err() == nil && !errors.Is(err, errRequested):
 		log.warn(err)
@@ -130,22 +128,15 @@ func (t *StateReporter) reconcile(ctx context.Context, s reclaim.AgentState, bac
 // writeState writes s, unless the annotation has it already. It reads the Node first. It writes nothing if the Node is
 // another machine or has a request.
 func (t *StateReporter) writeState(ctx context.Context, s reclaim.AgentState) error {
-	n, err := t.r.get(ctx, "")
-	if err != nil {
+	text := s.Text()
+	switch n, err := t.r.getIdentified(ctx); {
+	case err != nil:
 		return err
-	}
-	if err := t.r.identify(n); err != nil {
-		return err
-	}
-	switch {
 	case n.requested():
 		return errRequested
-	case n.Metadata.Annotations[reclaim.StateAnnotation] == s.Text():
+	case n.Metadata.Annotations[reclaim.StateAnnotation] == text:
 		return nil
+	default:
+		return t.r.annotate(ctx, n, reclaim.StateAnnotation, &text)
 	}
-	// A merge patch of one key leaves other annotations unchanged, and works on every server. The UID prevents a write
-	// to a Node that was created since.
-	return t.r.patch(ctx, kubeapi.MergePatch, map[string]any{"metadata": map[string]any{
-		"uid": n.Metadata.UID, "annotations": map[string]string{reclaim.StateAnnotation: s.Text()},
-	}})
 }

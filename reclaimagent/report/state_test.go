@@ -73,38 +73,38 @@ func failing(codes ...int) func(*server, *http.Request) int {
 	}
 }
 
-func TestTeller(t *testing.T) {
+func TestStateReporter(t *testing.T) {
 	const get, patch = http.MethodGet, http.MethodPatch
-	armed := func(t *report.StateReporter) { t.SetConfig(java); t.SetDetector("netlink", false) }
+	watching := func(t *report.StateReporter) { t.SetConfig(java); t.SetDetector("netlink", false) }
 	cases := map[string]struct {
 		reason   string
 		server   *server
 		before   func(*server, *http.Request) int
 		story    func(s *server, t *report.StateReporter)
 		want     any
-		told     bool
+		current  bool
 		requests []string
 	}{
 		"NothingToSay": {
-			reason: "Before anything is looked for the Node is left alone.",
+			reason: "Without a detector nothing is written.",
 			story:  func(_ *server, t *report.StateReporter) { t.SetConfig(java); time.Sleep(time.Hour) },
 		},
 		"Watching": {
-			reason: "It is written once, and looked after.",
-			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(20 * time.Second) },
-			want:   stated("netlink", java), told: true, requests: []string{get, patch},
+			reason: "The state is written once.",
+			story:  func(_ *server, t *report.StateReporter) { watching(t); time.Sleep(20 * time.Second) },
+			want:   stated("netlink", java), current: true, requests: []string{get, patch},
 		},
 		"SaidBefore": {
-			reason: "An agent that starts again writes nothing that is so already.",
+			reason: "An agent that starts again does not write the same state.",
 			server: newServer(machineID, map[string]any{reclaim.StateAnnotation: stated("netlink", java)}),
-			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(20 * time.Second) },
-			want:   stated("netlink", java), told: true, requests: []string{get},
+			story:  func(_ *server, t *report.StateReporter) { watching(t); time.Sleep(20 * time.Second) },
+			want:   stated("netlink", java), current: true, requests: []string{get},
 		},
 		"OneWrite": {
-			reason: "Nobody could read what was so for a moment.",
+			reason: "Several changes within a second cause one write.",
 			story: func(_ *server, t *report.StateReporter) {
 				t.SetIdle(reclaim.Config{})
-				armed(t)
+				watching(t)
 				t.SetDetector("", false)
 				t.SetDetector("poll", false)
 				t.SetDetector("netlink", false)
@@ -112,12 +112,12 @@ func TestTeller(t *testing.T) {
 				t.SetDetector("netlink", false)
 				time.Sleep(20 * time.Second)
 			},
-			want: stated("netlink", idea), told: true, requests: []string{get, patch},
+			want: stated("netlink", idea), current: true, requests: []string{get, patch},
 		},
 		"Changed": {
-			reason: "What is looked for now is not on the Node yet.",
+			reason: "The annotation is outdated until the next write.",
 			story: func(_ *server, t *report.StateReporter) {
-				armed(t)
+				watching(t)
 				time.Sleep(20 * time.Second)
 				t.SetConfig(idea)
 				t.SetDetector("netlink", false)
@@ -126,62 +126,62 @@ func TestTeller(t *testing.T) {
 			want: stated("netlink", java), requests: []string{get, patch},
 		},
 		"FellBack": {
-			reason: "Another detector is news.",
+			reason: "Another detector is written.",
 			story: func(_ *server, t *report.StateReporter) {
-				armed(t)
+				watching(t)
 				time.Sleep(20 * time.Second)
 				t.SetDetector("poll", false)
 				time.Sleep(20 * time.Second)
 			},
-			want: stated("poll", java), told: true, requests: []string{get, patch, get, patch},
+			want: stated("poll", java), current: true, requests: []string{get, patch, get, patch},
 		},
 		"Disarmed": {
-			reason: "Nothing is looked for.",
+			reason: "A Config without patterns is written.",
 			story: func(_ *server, t *report.StateReporter) {
-				armed(t)
+				watching(t)
 				time.Sleep(20 * time.Second)
 				t.SetIdle(reclaim.Config{})
 				time.Sleep(20 * time.Second)
 			},
-			want: stated("none", reclaim.Config{}), told: true, requests: []string{get, patch, get, patch},
+			want: stated("none", reclaim.Config{}), current: true, requests: []string{get, patch, get, patch},
 		},
 		"TakenOff": {
-			reason: "What somebody took off is put back.",
+			reason: "A removed annotation is written again.",
 			story: func(s *server, t *report.StateReporter) {
-				armed(t)
+				watching(t)
 				time.Sleep(20 * time.Second)
 				s.mu.Lock()
 				s.annotate(reclaim.StateAnnotation, "")
 				s.mu.Unlock()
 				time.Sleep(8 * time.Minute)
 			},
-			want: stated("netlink", java), told: true,
+			want: stated("netlink", java), current: true,
 		},
 		"AnotherMachine": {
-			reason: "Who would not report for a Node does not say that it watches it.",
+			reason: "The annotation of another machine's Node is not written.",
 			server: newServer("ffffffffffffffffffffffffffffffff", map[string]any{}),
-			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(3 * time.Second) },
+			story:  func(_ *server, t *report.StateReporter) { watching(t); time.Sleep(3 * time.Second) },
 		},
 		"Refused": {
-			reason: "A refusal is tried again.",
+			reason: "A rejected write is repeated.",
 			before: failing(0, http.StatusForbidden, http.StatusForbidden),
-			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(20 * time.Second) },
-			want:   stated("netlink", java), told: true, requests: []string{get, patch, get, get, patch},
+			story:  func(_ *server, t *report.StateReporter) { watching(t); time.Sleep(20 * time.Second) },
+			want:   stated("netlink", java), current: true, requests: []string{get, patch, get, get, patch},
 		},
 		"RefusedForGood": {
-			reason: "Whoever may not annotate its Node could not ask for it either.",
+			reason: "An agent without the right to write is not ready.",
 			before: func(_ *server, r *http.Request) int {
 				if r.Method == patch {
 					return http.StatusForbidden
 				}
 				return 0
 			},
-			story: func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(3 * time.Second) },
+			story: func(_ *server, t *report.StateReporter) { watching(t); time.Sleep(3 * time.Second) },
 		},
 		"ServerAwayLater": {
-			reason: "A server that does not answer is no news of what the Node says.",
+			reason: "Without a response, the annotation counts as unchanged.",
 			story: func(s *server, t *report.StateReporter) {
-				armed(t)
+				watching(t)
 				time.Sleep(20 * time.Second)
 				s.mu.Lock()
 				s.before = func(*server, *http.Request) int { return -1 }
@@ -189,23 +189,23 @@ func TestTeller(t *testing.T) {
 				s.mu.Unlock()
 				time.Sleep(8 * time.Minute)
 			},
-			want: stated("netlink", java), told: true,
+			want: stated("netlink", java), current: true,
 		},
 		"RequestStands": {
-			reason: "A request is not written over, nor is it made to look newer.",
+			reason: "Nothing is written while the Node has a request.",
 			server: newServer(machineID, map[string]any{reclaim.RequestedAnnotation: "true"}),
-			story:  func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(3 * time.Second) },
+			story:  func(_ *server, t *report.StateReporter) { watching(t); time.Sleep(3 * time.Second) },
 		},
 		"AnotherNode": {
-			reason: "A Node that came since is told by who looks at it.",
+			reason: "A Node with another UID is read before the write is repeated.",
 			before: func(s *server, r *http.Request) int {
 				if r.Method == patch && len(s.requests) == 2 {
 					s.node["metadata"].(map[string]any)["uid"] = "u2"
 				}
 				return 0
 			},
-			story: func(_ *server, t *report.StateReporter) { armed(t); time.Sleep(20 * time.Second) },
-			want:  stated("netlink", java), told: true, requests: []string{get, patch, get, patch},
+			story: func(_ *server, t *report.StateReporter) { watching(t); time.Sleep(20 * time.Second) },
+			want:  stated("netlink", java), current: true, requests: []string{get, patch, get, patch},
 		},
 	}
 	for name, tc := range cases {
@@ -216,17 +216,17 @@ func TestTeller(t *testing.T) {
 					s = newServer(machineID, map[string]any{"kept": "kept"})
 				}
 				s.before = tc.before
-				var told atomic.Bool
-				teller := report.NewStateReporter(report.Options{
+				var current atomic.Bool
+				reporter := report.NewStateReporter(report.Options{
 					Client: direct{s}, Node: "ws", MachineID: machineID, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-				}, told.Store)
+				}, current.Store)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
-				go func() { teller.Run(ctx); close(ended) }()
-				tc.story(s, teller)
+				go func() { reporter.Run(ctx); close(ended) }()
+				tc.story(s, reporter)
 				synctest.Wait()
-				if got := s.annotations()[reclaim.StateAnnotation]; got != tc.want || told.Load() != tc.told {
-					t.Errorf("%s\nthe Node says %v (told: %t), want %v (%t)", tc.reason, got, told.Load(), tc.want, tc.told)
+				if got := s.annotations()[reclaim.StateAnnotation]; got != tc.want || current.Load() != tc.current {
+					t.Errorf("%s\nthe annotation is %v (current: %t), want %v (%t)", tc.reason, got, current.Load(), tc.want, tc.current)
 				}
 				if diff := cmp.Diff(tc.requests, s.requests); tc.requests != nil && diff != "" {
 					t.Errorf("%s\nrequests: -want, +got:\n%s", tc.reason, diff)
