@@ -73,7 +73,7 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 		ReclaimTracker: &wake.ReclaimTracker{}, Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}),
 	}).WithoutWatches()
-	o := workers.New(clock.RealClock{}).Options(laneWorkers, workers.Deadline)
+	o := workers.New(clock.RealClock{}).Options(laneWorkers)
 	o.Reconciler, o.RateLimiter, o.SkipNameValidation = r, r.RateLimiter(), new(true)
 	ctl, err := controller.NewUnmanaged("reclaim", o)
 	if err != nil {
