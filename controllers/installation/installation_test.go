@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -183,7 +184,7 @@ func (w *world) optIn(nodes ...*corev1.Node) {
 	for _, node := range nodes {
 		cm := w.configMap(node)
 		installed.Claim(cm, client.ObjectKeyFromObject(w.cluster))
-		cm.Labels = installed.With(cm.Labels, installed.AgentLabels)
+		cm.Labels = labels.Merge(cm.Labels, labels.Set(installed.AgentLabels))
 		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 		w.Create(cm)
 		w.Edit(node, func() { node.Labels = map[string]string{reclaimapi.AgentLabel: reclaimapi.AgentLabelValue} })
