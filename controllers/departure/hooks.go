@@ -151,15 +151,9 @@ func (r *HookReconciler) act(ctx context.Context, s *scope, next nextAction) (ag
 // Machine.
 func (r *HookReconciler) action(s *scope) actuate.Action {
 	now := r.Clock.Now()
-	i := actuate.Intent{
-		Reason: s.reason(now), At: now, Machine: client.ObjectKeyFromObject(s.machine),
-		Cluster: client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClusterName},
-	}
+	i := intentOf(s.machine, s.scheduled, s.reason(now), now)
 	if children.ClusterLeaves(s.cluster) {
 		i.Lane = v1alpha1.ExemptLane
-	}
-	if s.scheduled != nil {
-		i.Machine, i.Grace = client.ObjectKeyFromObject(s.scheduled), children.GraceOf(s.scheduled)
 	}
 	return r.Actuate.For(i)
 }
