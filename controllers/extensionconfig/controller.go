@@ -178,11 +178,8 @@ func (r *Reconciler) reconcile(ctx context.Context) (State, error) {
 // existing returns the ExtensionConfig, nil if there is none.
 func (r *Reconciler) existing(ctx context.Context) (*runtimev1.ExtensionConfig, error) {
 	c := &runtimev1.ExtensionConfig{}
-	switch err := r.Live.Get(ctx, client.ObjectKey{Name: Name}, c); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading ExtensionConfig: %w", err)
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: Name}, c); err != nil {
+		return nil, client.IgnoreNotFound(fmt.Errorf("reading ExtensionConfig: %w", err))
 	}
 	return c, nil
 }
