@@ -62,7 +62,7 @@ type Reconciler struct {
 	// writes to Nodes: their back-off delays no owner.
 	fresh, nodeWrites wake.Freshness
 	// backoff is the rate limiter of the queue. Its delays are short while an owner waits.
-	backoff reclaimBackoff
+	backoff *reclaimBackoff
 	// calls limits the concurrent calls to providers and workload clusters.
 	calls callLimiter
 }
@@ -162,7 +162,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 // other work.
 func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr error) (ctrl.Result, error) {
 	who := urgencyOf(s, step)
-	r.backoff.note(req, who)
+	r.backoff.urgency.Store(req, who)
 	result, err := r.conflicts(step).Meet(req, r.Clock.Now(), actErr)
 	if errors.Join(actErr, s.unread, s.unseen) == nil {
 		r.nodeWrites.Forget(req) // The Node needs no write any more, so earlier conflicts do not count.

@@ -13,7 +13,7 @@ import (
 
 // The functions under test.
 var (
-	Judge                   = classify
+	Classify                = classify
 	ScheduledMachineChanges = scheduledMachineChanges
 )
 
@@ -46,17 +46,17 @@ var (
 	RemoveClusterSeries = removeClusterSeries
 )
 
-// Waits is waits.
-type Waits = retryUrgency
+// RetryUrgency is retryUrgency.
+type RetryUrgency = retryUrgency
 
 // The urgencies of an object's next try.
 const (
-	NobodyWaits = notUrgent
-	RestWaits   = nodeUrgent
-	OwnerWaits  = ownerUrgent
+	NotUrgent   = notUrgent
+	NodeUrgent  = nodeUrgent
+	OwnerUrgent = ownerUrgent
 )
 
 // Note records the urgency in a RateLimiter.
-func Note(limiter workqueue.TypedRateLimiter[ctrl.Request], req ctrl.Request, who Waits) {
-	limiter.(reclaimBackoff).note(req, who)
+func Note(limiter workqueue.TypedRateLimiter[ctrl.Request], req ctrl.Request, who RetryUrgency) {
+	limiter.(*reclaimBackoff).urgency.Store(req, who)
 }

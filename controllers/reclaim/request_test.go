@@ -176,7 +176,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := reclaim.Judge(tc.node, tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
+			if got := reclaim.Classify(tc.node, tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 			if tc.node == nil {
@@ -186,7 +186,7 @@ func TestJudge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := reclaim.Judge(trimmed.(*corev1.Node), tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
+			if got := reclaim.Classify(trimmed.(*corev1.Node), tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
 				t.Errorf("from the cache, whose Nodes are trimmed: got %q, want %q", got, tc.want)
 			}
 		})
@@ -230,7 +230,7 @@ func TestANodeThatIsNotBelievedHasToProveItself(t *testing.T) {
 			node := requestingNode(noon, noon, func(n *corev1.Node) {
 				n.Name, n.Spec.ProviderID, n.Status.NodeInfo.MachineID = tc.node, tc.id, tc.hostSays
 			})
-			if got := reclaim.Judge(node, machine, v1alpha1.ReclaimRecord{}, children.Host{Host: tc.believed, Reported: tc.says}); got != tc.want {
+			if got := reclaim.Classify(node, machine, v1alpha1.ReclaimRecord{}, children.Host{Host: tc.believed, Reported: tc.says}); got != tc.want {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 		})
