@@ -17,9 +17,9 @@ func TestWhoIsTriedAgainWhen(t *testing.T) {
 		who            reclaim.RetryUrgency
 		first, longest time.Duration
 	}{
-		"Owner":  {"An owner who waited for the end of an outage does not also wait for a long back-off.", reclaim.OwnerUrgent, 5 * time.Millisecond, time.Second},
-		"Node":   {"Cluster API carries out the remaining steps, too.", reclaim.NodeUrgent, time.Second, 15 * time.Second},
-		"None":   {"Machines without a waiting owner leave the workers to others.", reclaim.NotUrgent, time.Second, 5 * time.Minute},
+		"Owner": {"An owner who waited for the end of an outage does not also wait for a long back-off.", reclaim.OwnerUrgent, 5 * time.Millisecond, time.Second},
+		"Node":  {"Cluster API carries out the remaining steps, too.", reclaim.NodeUrgent, time.Second, 15 * time.Second},
+		"None":  {"Machines without a waiting owner leave the workers to others.", reclaim.NotUrgent, time.Second, 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var req ctrl.Request
