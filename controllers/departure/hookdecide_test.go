@@ -158,7 +158,7 @@ func TestJudge(t *testing.T) {
 func TestAShortDeadline(t *testing.T) {
 	now := time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 	hook := &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{DeadlineSeconds: 1, TimeoutSeconds: 10}}
-	if got, want := judge(hook, leaving.Progress{}, now, now).again, now.Add(time.Second); !got.Equal(want) {
+	if got, want := judge(hook, leaving.Progress{}, now, now).Again, now.Add(time.Second); !got.Equal(want) {
 		t.Errorf("again at %v, want %v", got, want)
 	}
 }

@@ -30,6 +30,7 @@ import (
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	evictionguard "github.com/finos/cluster-api-addon-provider-5spot/config/eviction-guard"
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -135,14 +136,26 @@ func (w *world) clear() {
 func (w *world) restart() {
 	c := w.client()
 	if w.cache == nil {
-		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster))
+		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster), w.watchNames()...)
 	}
 	holding, err := manifests.Holding(w.manifests)
 	w.Must(err)
-	w.r = (&installation.Reconciler{
+	w.r = &installation.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests, HoldManifests: holding, Guard: w.guard,
-	}).WithoutWatches()
+	}
+}
+
+// watchNames returns the names of all watches. The fake cluster cache does not start a watch that it has already.
+func (w *world) watchNames() []string {
+	w.Helper()
+	guard, err := evictionguard.Objects()
+	w.Must(err)
+	names := []string{"installation-nodes", "installation-configmaps"}
+	for _, u := range slices.Concat(w.manifests, guard) {
+		names = append(names, "installation-"+u.GroupVersionKind().GroupKind().String())
+	}
+	return names
 }
 
 func (w *world) reconcile() error {

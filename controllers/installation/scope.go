@@ -114,5 +114,5 @@ func (r *Reconciler) connect(ctx context.Context, s *scope) error {
 	if s.reader, err = r.ClusterCache.GetReader(ctx, s.key); err != nil {
 		return err
 	}
-	return r.watches.nodes(ctx, s.key)
+	return r.watchNodes(ctx, s.key)
 }

@@ -48,7 +48,7 @@ type Reconciler struct {
 	// Hooks configures how a removal handles deletion hooks of others.
 	Hooks children.ForeignHookPolicy
 
-	nodes       nodeWatcher
+	nodes       workload.Watch
 	watchFilter string
 	// lastScreened maps a ScheduledMachine to the latest report of a request that is not served.
 	lastScreened sync.Map
@@ -65,11 +65,6 @@ type Reconciler struct {
 	backoff *reclaimBackoff
 	// calls limits the concurrent calls to providers and workload clusters.
 	calls callLimiter
-}
-
-// nodeWatcher starts the watch on the Nodes of a connected workload cluster. Start is idempotent.
-type nodeWatcher interface {
-	Start(ctx context.Context, cluster client.ObjectKey) error
 }
 
 // Reconcile carries out the next step of an emergency reclaim. Without a request it does nothing.

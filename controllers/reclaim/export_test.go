@@ -3,12 +3,10 @@
 package reclaim
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The functions under test.
@@ -17,13 +15,12 @@ var (
 	ScheduledMachineChanges = scheduledMachineChanges
 )
 
-type noNodes struct{}
+// NodesWatch is the name of the watch on Nodes.
+const NodesWatch = "reclaim-nodes"
 
-func (noNodes) Start(context.Context, client.ObjectKey) error { return nil }
-
-// WithoutWatches disables the watches, for tests that call Reconcile.
+// WithoutWatches prepares r for tests that call Reconcile. Their fake cluster cache has NodesWatch already.
 func (r *Reconciler) WithoutWatches() *Reconciler {
-	r.nodes = noNodes{}
+	r.nodes.Name, r.nodes.Cache = NodesWatch, r.ClusterCache
 	r.RateLimiter()
 	return r
 }

@@ -71,7 +71,7 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 	r := (&reclaim.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: children.BypassHooks,
 		ReclaimTracker: &wake.ReclaimTracker{}, Children: children.Reader{Cached: c, Live: c},
-		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}),
+		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}, reclaim.NodesWatch),
 	}).WithoutWatches()
 	o := workers.New(clock.RealClock{}).Options(laneWorkers)
 	o.Reconciler, o.RateLimiter, o.SkipNameValidation = r, r.RateLimiter(), new(true)

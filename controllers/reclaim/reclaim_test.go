@@ -162,7 +162,7 @@ func (w *world) reconcile() (ctrl.Result, error) {
 }
 
 func (w *world) reconciler(c client.Client) *reclaim.Reconciler {
-	clusters := clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"})
+	clusters := clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, reclaim.NodesWatch)
 	if w.disconnected {
 		clusters = clustercache.NewFakeEmptyClusterCache()
 	}
