@@ -254,7 +254,8 @@ func stateOf(err error) State {
 
 // report sets the metric, and logs the state if it changed.
 func (r *Reconciler) report(ctx context.Context, state State, why error) {
-	report(state)
+	states.Reset()
+	states.WithLabelValues(string(state)).Set(1)
 	if state == r.reported {
 		return
 	}

@@ -2,7 +2,10 @@
 
 package leaving
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Until is the step's deadline: the start of the phase + has. It is never before the first call + min(has, call), so
 // that a late manager makes one call. It is never after the first call + has, so that clock skew adds no time. If no
@@ -21,9 +24,4 @@ func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time
 }
 
 // FirstCall returns when the step was first called, now if it was not.
-func (p Progress) FirstCall(now time.Time) time.Time {
-	if p.Asked.IsZero() {
-		return now
-	}
-	return p.Asked
-}
+func (p Progress) FirstCall(now time.Time) time.Time { return cmp.Or(p.Asked, now) }
