@@ -205,7 +205,7 @@ func (e *member) expiry(since time.Time) time.Time {
 	if e.admitted.IsZero() || since.After(e.admitted) {
 		return since.Add(children.AdmissionLasts)
 	}
-	return latest(e.admitted.Add(departurecap.Window), e.tried)
+	return departurecap.Latest(e.admitted.Add(departurecap.Window), e.tried)
 }
 
 // addStaying counts a machine that has not started to leave. An admission counts as a start at every instant until it
@@ -253,14 +253,6 @@ func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 	f.Candidates = append(f.Candidates, candidate)
 }
 
-// latest returns the later instant.
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // candidate returns the candidate of a machine that has not started to leave. ok is false if the machine is not due to
 // leave, or needs no admission.
 //
@@ -292,7 +284,7 @@ func (o *observation) candidate(m *machine, e *member) (departurecap.Candidate, 
 	}
 	c := departurecap.Candidate{
 		Name: client.ObjectKeyFromObject(m).String(), Lane: departurecap.Unscheduled, NeverRan: e.neverRan,
-		Since: departurecap.Earliest(m.record.RequestedAt.Time, now), Refused: latest(m.record.ExpiredAt.Time, e.refused),
+		Since: departurecap.Earliest(m.record.RequestedAt.Time, now), Refused: departurecap.Latest(m.record.ExpiredAt.Time, e.refused),
 	}
 	if m.record.Lane == v1alpha1.ScheduledLane {
 		c.Lane, c.End = departurecap.Scheduled, m.record.End.Time

@@ -156,7 +156,8 @@ func (r *Reconciler) reconcileGuard(ctx context.Context, s *scope) error {
 func (s *scope) recordFailure(p installed.Part, err error) {
 	switch {
 	case err == nil && s.done(p):
-		s.state.setClean(p)
+		s.state.forget(p)
+		s.state.clean[p] = true
 	case err == nil, workload.NotConnected(err), errors.Is(err, installed.ErrContested), apierrors.IsConflict(err) && !errors.Is(err, installed.ErrForeign):
 	default:
 		s.state.forget(p)

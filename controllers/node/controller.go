@@ -111,9 +111,7 @@ type scope struct {
 
 // recheckAt sets the time of the next reconcile, unless an earlier one is set. Zero means never.
 func (s *scope) recheckAt(at time.Time) {
-	if s.recheck.IsZero() || !at.IsZero() && at.Before(s.recheck) {
-		s.recheck = at
-	}
+	s.recheck = departurecap.Earliest(s.recheck, at)
 }
 
 // Reconcile reconciles the Node of one machine.

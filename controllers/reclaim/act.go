@@ -226,7 +226,9 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 	record = record.Served(r.Clock.Now())
 	sm.SetServedReclaim(record)
-	sm.AddGiveBack(v1alpha1.GiveBack{ReclaimRecord: record}.Deleted(r.deletionOf(sm), sm.Status.ReclaimHold))
+	at, _ := r.deletions.Load(client.ObjectKeyFromObject(sm))
+	deleted, _ := at.(time.Time) // zero if this process did not see it
+	sm.AddGiveBack(v1alpha1.GiveBack{ReclaimRecord: record}.Deleted(deleted, sm.Status.ReclaimHold))
 	err := r.Actuate.PatchLocked(ctx, sm, before)
 	if kinds.IgnoreNoObject(err) != nil {
 		return fmt.Errorf("turning schedule off: %w", err)
@@ -242,13 +244,6 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 			"To lend it again: kubectl 5spot -n %s resume %s%s",
 		clip.To(record.Why(), maxQuoted), sm.Namespace, sm.Name, otherWay(sm))
 	return nil
-}
-
-// deletionOf returns when the Machine was deleted, zero if this process did not see it.
-func (r *Reconciler) deletionOf(sm *v1alpha1.ScheduledMachine) time.Time {
-	at, _ := r.deletions.Load(client.ObjectKeyFromObject(sm))
-	t, _ := at.(time.Time)
-	return t
 }
 
 // otherWay returns whether setting spec.schedule.enabled lends the machine again, as text for an Event.
