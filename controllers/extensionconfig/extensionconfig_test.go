@@ -133,7 +133,7 @@ func TestOneNamespaceIsServed(t *testing.T) {
 	}
 }
 
-func TestDriftIsMended(t *testing.T) {
+func TestAChangedExtensionConfigIsRepaired(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*world)
@@ -171,7 +171,7 @@ func TestDriftIsMended(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesIsLeftAlone(t *testing.T) {
+func TestAForeignExtensionConfigStays(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"Unlabelled":    nil,
 		"Another5-Spot": {"app.kubernetes.io/managed-by": "5spot", "app.kubernetes.io/instance": "elsewhere"},
@@ -204,8 +204,8 @@ func TestDisabledWithdraws(t *testing.T) {
 	}
 }
 
-// TestItWaits prevents the registration, and then removes the cause.
-func TestItWaits(t *testing.T) {
+// TestRegistrationWaitsUntilItIsPossible prevents the registration, and then removes the cause.
+func TestRegistrationWaitsUntilItIsPossible(t *testing.T) {
 	refuses := func(err error) func(*world) {
 		return func(w *world) { w.Fail = func(int) (error, error) { return err, nil } }
 	}
@@ -265,7 +265,7 @@ func TestWithoutAnAddressNothingIsAsked(t *testing.T) {
 	}
 }
 
-func TestWhoGoesForGoodWithdraws(t *testing.T) {
+func TestTheLastManagerWithdraws(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		replicas int32

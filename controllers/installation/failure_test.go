@@ -33,7 +33,7 @@ func (w *world) refuse(err error) {
 	}
 }
 
-func TestWhatBecameOfTheInstallationIsTold(t *testing.T) {
+func TestTheInstallationIsReported(t *testing.T) {
 	namespaces := schema.GroupResource{Resource: "namespaces"}
 	cases := map[string]struct {
 		reason string

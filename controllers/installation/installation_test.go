@@ -280,7 +280,7 @@ func TestInstallsInOrderAndSettles(t *testing.T) {
 	w.want("a settled Cluster is not written", w.settle())
 }
 
-func TestNobodyAsks(t *testing.T) {
+func TestNothingIsInstalledWithoutUsers(t *testing.T) {
 	w := newWorld(t)
 	w.want("nothing is installed for nobody", w.settle())
 	w.wantAgent(w.node, false)
@@ -339,8 +339,8 @@ func TestLastUserLeaves(t *testing.T) {
 	w.want("as often as it has to", w.settle(), optsOut, removes, reports)
 }
 
-// TestLeftBehind covers a manager that did not run when the last user disappeared.
-func TestLeftBehind(t *testing.T) {
+// TestObjectsOfAnEarlierManagerAreRemoved covers a manager that did not run when the last user disappeared.
+func TestObjectsOfAnEarlierManagerAreRemoved(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
 	w.optIn(w.node)
@@ -434,7 +434,7 @@ func TestForeignConfigMapAndLabel(t *testing.T) {
 	w.wantAgent(w.node, true)
 }
 
-func TestAnInstallationOfSomebodyElse(t *testing.T) {
+func TestAForeignInstallationStays(t *testing.T) {
 	w := newWorld(t, "java")
 	w.manifests = nil
 	w.restart()

@@ -14,9 +14,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 )
 
-// TestWhatANodeSaysWakes covers changes of a Node. The kubelet writes the Node every few seconds. Only these changes
+// TestNodeUpdatesThatEnqueue covers changes of a Node. The kubelet writes the Node every few seconds. Only these changes
 // show that the agent or the Node has changed.
-func TestWhatANodeSaysWakes(t *testing.T) {
+func TestNodeUpdatesThatEnqueue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*corev1.Node)

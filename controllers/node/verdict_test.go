@@ -154,7 +154,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestBadNewsAreToldWhenTheyHaveStood(t *testing.T) {
+func TestReportDelay(t *testing.T) {
 	condition := func(status metav1.ConditionStatus) *metav1.Condition { return &metav1.Condition{Status: status} }
 	lost := node.Verdict{Status: metav1.ConditionFalse, Reason: "AgentNotRunning"}
 	cases := map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 )
 
-func TestWhoIsTriedAgainWhen(t *testing.T) {
+func TestBackoffByUrgency(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason         string
 		who            reclaim.RetryUrgency

@@ -165,9 +165,9 @@ func TestASharedNodeTakesNoMachineItIsNotOf(t *testing.T) {
 	}
 }
 
-// TestAnnotationsAreToldOnce checks that an annotation that is no request causes an Event. A malformed annotation of a
+// TestMalformedAnnotationsAreReportedOnce checks that an annotation that is no request causes an Event. A malformed annotation of a
 // request causes only a log line and a metric, because the owner comes first.
-func TestAnnotationsAreToldOnce(t *testing.T) {
+func TestMalformedAnnotationsAreReportedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
 	w.annotate("True")

@@ -210,15 +210,15 @@ func hasRequest(t *testing.T, annotation string) map[string]string {
 	return map[string]string{annotation: v1alpha1.PersonsRequest("", "", time.Now()).String()}
 }
 
-// TestTheLaneWaitsForNobody covers a failing provider with 120 machines that owners request, and 120 machines that were
+// TestAFailingProviderDelaysNoOtherOwner covers a failing provider with 120 machines that owners request, and 120 machines that were
 // given back. Meanwhile owners of other machines request one after the other.
-func TestTheLaneWaitsForNobody(t *testing.T) {
+func TestAFailingProviderDelaysNoOtherOwner(t *testing.T) {
 	for name, readable := range map[string]bool{"Unreadable": false, "Undeletable": true} {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { waitForNobody(t, readable) }) })
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { checkLane(t, readable) }) })
 	}
 }
 
-func waitForNobody(t *testing.T, readable bool) {
+func checkLane(t *testing.T, readable bool) {
 	t.Helper()
 	var objects []client.Object
 	var bad, good []string

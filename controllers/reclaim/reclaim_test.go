@@ -824,7 +824,7 @@ func TestEmergencySurge(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLiteralTrueAsks(t *testing.T) {
+func TestOnlyTheLiteralTrueIsARequest(t *testing.T) {
 	w := newWorld(t)
 	for _, value := range []string{"false", "0", "", "True", "1", "yes", " true", "true "} {
 		w.annotate(value)

@@ -332,8 +332,8 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// TestTheTransportRefuses sends requests that a suppressing Actuator does not send.
-func TestTheTransportRefuses(t *testing.T) {
+// TestTheTransportSuppressesWrites sends requests that a suppressing Actuator does not send.
+func TestTheTransportSuppressesWrites(t *testing.T) {
 	const sms = "/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines/box"
 	merge := "application/merge-patch+json"
 	cases := map[string]struct {

@@ -48,7 +48,7 @@ func sample(t *testing.T, c *apiclock.Clock, s *apiServer) rails.Trust {
 	return c.Trust()
 }
 
-func TestAnswersTellTheTime(t *testing.T) {
+func TestTrustByDateHeaders(t *testing.T) {
 	const s = time.Second
 	for name, tc := range map[string]struct {
 		reason string
@@ -71,8 +71,8 @@ func TestAnswersTellTheTime(t *testing.T) {
 	}
 }
 
-// TestWhoeverWaitsHearsOfIt has our clock be wrong, and be put right.
-func TestWhoeverWaitsHearsOfIt(t *testing.T) {
+// TestOnChangeIsCalledOnEachChange has our clock be wrong, and be put right.
+func TestOnChangeIsCalledOnEachChange(t *testing.T) {
 	s := &apiServer{ours: clocktesting.NewFakePassiveClock(noon), status: 200}
 	c, told := apiclock.New(s.ours), 0
 	c.OnChange(func() { told++ })

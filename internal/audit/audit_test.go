@@ -147,9 +147,9 @@ func TestAFileThatIsRotatedIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAFile has a volume that hangs. Write does not block, surplus lines are counted, and Flush
+// TestWriteDoesNotBlockOnAFile has a volume that hangs. Write does not block, surplus lines are counted, and Flush
 // ends.
-func TestNobodyWaitsForAFile(t *testing.T) {
+func TestWriteDoesNotBlockOnAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read, write := io.Pipe() // There is no reader and no buffer.
 		log := audit.Begin(write)

@@ -180,7 +180,7 @@ func TestAMachineThatGoesGivesItsPlace(t *testing.T) {
 	})
 }
 
-func TestWhoIsNotAskedAnyMore(t *testing.T) {
+func TestRetainStepsCancelsTheOthers(t *testing.T) {
 	inOffice(t, func(o *office) {
 		o.startCall("box", "a", time.Second)
 		o.startCall("box", "b", time.Second)
@@ -198,7 +198,7 @@ func TestWhoIsNotAskedAnyMore(t *testing.T) {
 	})
 }
 
-func TestAnotherVersionIsAskedAnew(t *testing.T) {
+func TestANewVersionIsCalledAgain(t *testing.T) {
 	inOffice(t, func(o *office) {
 		o.startCall("box", "lb", slowly)
 		o.wait(time.Second)
@@ -212,7 +212,7 @@ func TestAnotherVersionIsAskedAnew(t *testing.T) {
 	})
 }
 
-func TestWhoIsToldHearsItOnce(t *testing.T) {
+func TestNotifyCallsOnce(t *testing.T) {
 	inOffice(t, func(o *office) {
 		for i := range MaxConcurrentCalls - 1 {
 			o.startCall(fmt.Sprint("m", i), "lb", slowly)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestALookIsWeighed(t *testing.T) {
+func TestRemoteCheckVerdict(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }

@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workers"
 )
 
-func TestWhatAnOwnerWaitsForOvertakes(t *testing.T) {
+func TestUrgentObjectsComeFirst(t *testing.T) {
 	q := priorityqueue.New[ctrl.Request](t.Name())
 	defer q.ShutDown()
 	h := wake.PrioritizeUrgent(&handler.EnqueueRequestForObject{}, func(o client.Object) bool { return o.GetName() == "asked" })

@@ -36,7 +36,7 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 	}
 }
 
-func TestTheRushIsOver(t *testing.T) {
+func TestOneOwnerDelaysNoReport(t *testing.T) {
 	var rush wake.ReclaimTracker
 	now := time.Now()
 	asked := []time.Time{now}

@@ -115,8 +115,8 @@ type woken struct {
 
 func (w woken) Watch(s source.Source) error { return s.Start(w.ctx, w.queue) }
 
-// TestAnAsideKeepsWhatIsAskedFor follows the cache of one cluster.
-func TestAnAsideKeepsWhatIsAskedFor(t *testing.T) {
+// TestNamespaceCacheFollowsItsCluster follows the cache of one cluster.
+func TestNamespaceCacheFollowsItsCluster(t *testing.T) {
 	t.Parallel()
 	api := &pods{watched: map[string]int{}, slow: make(chan struct{})}
 	server := httptest.NewServer(api)
