@@ -222,27 +222,27 @@ func (s *shared) setUpMachines() error {
 	if s.BypassForeignHooks {
 		hooks = children.BypassHooks
 	}
-	doubted := s.APIClock
+	apiClock := s.APIClock
 	if !s.WipeGuard && s.DepartureCap == 0 {
-		doubted = nil // No rail is on.
+		apiClock = nil // No rail is on.
 	}
-	steps, woken := s.steps(doubted)
-	rush, reader, live := &wake.ReclaimTracker{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
+	steps, woken := s.steps(apiClock)
+	tracker, reader, live := &wake.ReclaimTracker{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
-			Clock: s.Clock, APIClock: doubted, Actuate: s.write, Steps: steps, Cap: s.DepartureCap, Writes: departureWrites, Lease: s.Lease, WipeGuard: s.WipeGuard,
+			Clock: s.Clock, APIClock: apiClock, Actuate: s.write, Steps: steps, Cap: s.DepartureCap, Writes: departureWrites, Lease: s.Lease, WipeGuard: s.WipeGuard,
 			Reader: reader, Live: live, WatchFilter: s.WatchFilter, Recorder: s.recorder,
 		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency)),
 		(&scheduledmachine.Reconciler{
-			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Children: s.read, Actuate: s.write, Unlimited: s.unlimited,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
+			Clock: s.Clock, APIClock: apiClock, Reader: reader, Live: live, Children: s.read, Actuate: s.write, Unlimited: s.unlimited,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: tracker,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency)),
 		(&reclaim.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.unlimited,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: tracker,
 		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(reclaimConcurrency)),
 		(&departure.HookReconciler{
-			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
+			Clock: s.Clock, APIClock: apiClock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
 			Steps: steps, Woken: woken, WatchFilter: s.WatchFilter,
 		}).SetupWithManager(s.mgr, s.watch.Options(hookConcurrency)),
 		(&departure.OrphanReconciler{Reader: reader, WatchFilter: s.WatchFilter}).SetupWithManager(s.mgr, s.watch.Options(1)),
@@ -250,14 +250,14 @@ func (s *shared) setUpMachines() error {
 }
 
 // steps returns the departure steps of the enabled features, and the sources whose events trigger departure.HookReconciler.
-func (s *shared) steps(doubted *apiclock.Clock) (steps leaving.Steps, woken []source.Source) {
+func (s *shared) steps(apiClock *apiclock.Clock) (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
 		balancers := detach.Step{Reader: s.mgr.GetClient()}
 		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock)}
 		steps, woken = append(steps, balancers, pods), append(append(woken, balancers.Woken(s.mgr)...), pods.Woken())
 	}
 	if feature.Gates.Enabled(feature.EvictionGuard) {
-		operators := &eviction.Step{Clock: s.Clock, APIClock: doubted, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock), By: ManagerName}
+		operators := &eviction.Step{Clock: s.Clock, APIClock: apiClock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock), By: ManagerName}
 		steps, woken = append(steps, operators), append(woken, operators.Woken())
 	}
 	return steps, woken

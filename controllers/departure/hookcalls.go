@@ -43,7 +43,7 @@ func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, p
 			r.HookCaller.StartCall(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
 		v.Reason = v1alpha1.WaitingForExtensionReason
-		o.add(r.ifTrusted(v, now))
+		o.add(r.holdIfClockSuspect(v, now))
 	}
 	if err := r.checkSteps(ctx, s, phase, &o, now); err != nil {
 		return time.Time{}, err
@@ -80,14 +80,14 @@ func (r *HookReconciler) checkSteps(ctx context.Context, s *scope, phase hooksv1
 		if err != nil {
 			return err
 		}
-		o.add(r.ifTrusted(verdict{Verdict: v}, now))
+		o.add(r.holdIfClockSuspect(verdict{Verdict: v}, now))
 	}
 	return nil
 }
 
-// ifTrusted returns the verdict v. While the clock is suspect, a deadline may not have passed: a verdict that missed it
-// holds the Machine.
-func (r *HookReconciler) ifTrusted(v verdict, now time.Time) verdict {
+// holdIfClockSuspect changes a verdict whose deadline has passed: it holds the Machine while the clock is suspect,
+// because the deadline may not have passed.
+func (r *HookReconciler) holdIfClockSuspect(v verdict, now time.Time) verdict {
 	if v.Missed && r.APIClock.Trust() == rails.Suspect {
 		v.Missed, v.Holds, v.Again = false, true, now.Add(rails.Apart)
 		v.Note += "; the Machine waits while the manager's clock may be wrong"

@@ -83,7 +83,7 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 	if c.since.IsZero() {
 		c.since = o.fleet.Now
 	}
-	stage, next := rails.Lead{Since: c.since, Lease: r.Lease, Told: r.APIClock.Trust() != rails.Untold}.WarmUp(o.fleet.Now)
+	stage, next := rails.Lead{Since: c.since, Lease: r.Lease, Sampled: r.APIClock.Trust() != rails.Unsampled}.WarmUp(o.fleet.Now)
 	if stage == rails.Warm {
 		return nil, time.Time{}
 	}

@@ -146,7 +146,7 @@ func (r *Reconciler) reconcileGuard(ctx context.Context, s *scope) error {
 	if workload.NotConnected(err) {
 		return err
 	}
-	if text, news := s.state.fails(installed.Guard, err); news && text != "" {
+	if text, isNew := s.state.fails(installed.Guard, err); isNew && text != "" {
 		r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.EvictionGuardNotInstalledEvent, "InstallEvictionGuard", "%s", text)
 	}
 	return err

@@ -53,11 +53,11 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.RestoreRequest:
 		return kinds.IgnoreNoObject(r.restoreRequest(ctx, s))
 	case lifecycle.DropRequest:
-		return kinds.IgnoreNoObject(r.forget(ctx, s))
+		return kinds.IgnoreNoObject(r.dropRequest(ctx, s))
 	case lifecycle.Eject:
 		return r.eject(ctx, s)
 	case lifecycle.DisableSchedule:
-		return r.disarm(ctx, s)
+		return r.disableSchedule(ctx, s)
 	case lifecycle.Evict:
 		return r.writeNode(ctx, s, step, func(ctx context.Context, a actuate.Action) error { return a.Evict(ctx, s.node) })
 	case lifecycle.DeleteNode:
@@ -167,8 +167,8 @@ func (r *Reconciler) restoreRequest(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// forget removes a request that 5-Spot does not serve.
-func (r *Reconciler) forget(ctx context.Context, s *scope) error {
+// dropRequest removes a request that 5-Spot does not serve.
+func (r *Reconciler) dropRequest(ctx context.Context, s *scope) error {
 	before := s.scheduled.DeepCopy()
 	delete(s.scheduled.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 	if err := r.Actuate.PatchLocked(ctx, s.scheduled, before); err != nil {
@@ -213,10 +213,10 @@ func (r *Reconciler) ejectRemaining(ctx context.Context, s *scope) error {
 	})
 }
 
-// disarm disables the schedule and removes the request in one write. Between two writes, the machine would be ejected
-// again, or join again. A record of the served reclaim stays for people. The write carries the resourceVersion: with a
-// stale cache it fails with a conflict, so that Event and metrics are recorded once. See ADR 0003.
-func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
+// disableSchedule disables the schedule and removes the request in one write. Between two writes, the machine would be
+// ejected again, or join again. A record of the served reclaim stays for people. The write carries the resourceVersion:
+// with a stale cache it fails with a conflict, so that Event and metrics are recorded once. See ADR 0003.
+func (r *Reconciler) disableSchedule(ctx context.Context, s *scope) error {
 	if err := r.recordGiveBack(ctx, s); err != nil || !s.scheduled.BeingReclaimed() {
 		return err
 	}

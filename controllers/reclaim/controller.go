@@ -156,8 +156,8 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 // end returns when to reconcile again, and with which priority. A failed read is returned as an error only after all
 // other work.
 func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr error) (ctrl.Result, error) {
-	who := urgencyOf(s, step)
-	r.backoff.urgency.Store(req, who)
+	urgency := urgencyOf(s, step)
+	r.backoff.urgency.Store(req, urgency)
 	result, err := r.conflicts(step).Meet(req, r.Clock.Now(), actErr)
 	if errors.Join(actErr, s.unread, s.unseen) == nil {
 		r.nodeWrites.Forget(req) // The Node needs no write any more, so earlier conflicts do not count.
@@ -166,7 +166,7 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	case actuate.IsSuppressed(actErr):
 		r.reportSuppressed(req, s, step)
 	case errors.Is(errors.Join(actErr, s.unread), errCallLimit): // The limit of concurrent calls is no error of this machine.
-	case err != nil && who == ownerUrgent, err != nil && step == lifecycle.Eject:
+	case err != nil && urgency == ownerUrgent, err != nil && step == lifecycle.Eject:
 		r.reportStalled(req, s, string(apierrors.ReasonForError(err)), err)
 	case s.unread != nil && s.scheduled.BeingReclaimed():
 		r.reportStalled(req, s, "unread", s.unread)
@@ -179,7 +179,7 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	if errors.Is(err, errCallLimit) {
 		result, err = ctrl.Result{RequeueAfter: callRetryDelay}, nil
 	}
-	if who != ownerUrgent {
+	if urgency != ownerUrgent {
 		result.Priority = new(0) // Machines of waiting owners come first.
 	}
 	return result, err

@@ -53,7 +53,7 @@ type world struct {
 	recorder *events.FakeRecorder
 	hooks    children.ForeignHookPolicy
 	clock    *clocktesting.FakePassiveClock
-	rush     *wake.ReclaimTracker
+	tracker  *wake.ReclaimTracker
 	// disconnected means that the workload cluster is not connected.
 	disconnected bool
 	r            *reclaim.Reconciler
@@ -61,7 +61,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(20), hooks: children.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon), rush: &wake.ReclaimTracker{}}
+	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(20), hooks: children.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon), tracker: &wake.ReclaimTracker{}}
 	ns := server.Namespace(t)
 	w.sm = testenv.ScheduledMachine(ns, "box")
 	w.Create(testenv.Cluster(ns), w.sm)
@@ -167,7 +167,7 @@ func (w *world) reconciler(c client.Client) *reclaim.Reconciler {
 		clusters = clustercache.NewFakeEmptyClusterCache()
 	}
 	return (&reclaim.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks, ReclaimTracker: w.rush,
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks, ReclaimTracker: w.tracker,
 		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clusters,
 	}).WithoutWatches()
@@ -928,8 +928,8 @@ func TestAMachineIsEjectedOnce(t *testing.T) {
 // TestAnOwnerIsServedUntilTheMachineIsEjected checks the count of waiting owners during the last write of an ejection.
 func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 	w := newWorld(t)
-	defer w.rush.Serve()() // another one
-	others := func() bool { return w.rush.Wait([]time.Time{noon}, noon) > 0 }
+	defer w.tracker.Serve()() // another one
+	others := func() bool { return w.tracker.Wait([]time.Time{noon}, noon) > 0 }
 	served := false
 	w.Fail = func(n int) (before, after error) {
 		if w.Writes[n] == "delete GenericInfrastructureMachine" {
@@ -949,7 +949,7 @@ func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 // TestTheRecordWaitsForOtherOwners covers a machine that is gone while two other owners still wait.
 func TestTheRecordWaitsForOtherOwners(t *testing.T) {
 	w := newWorld(t)
-	first, second := w.rush.Serve(), w.rush.Serve()
+	first, second := w.tracker.Serve(), w.tracker.Serve()
 	w.annotate("true")
 	w.settle()
 	want := []string{"patch ScheduledMachine", "patch Machine", "delete Machine", "delete GenericInfrastructureMachine", "patch Node"}

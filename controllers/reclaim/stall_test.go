@@ -33,7 +33,7 @@ func (w *world) refuse(write string, err func() error) {
 }
 
 func (w *world) stalled() string {
-	return w.rush.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+	return w.tracker.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 }
 
 func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {

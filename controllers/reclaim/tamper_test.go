@@ -48,7 +48,7 @@ func newFleet(t *testing.T, two bool) *fleet {
 	c := w.Recorded(interceptor.Funcs{})
 	f.scheduled = &scheduledmachine.Reconciler{
 		Clock: w.clock, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watch: noWatch, Hooks: w.hooks,
-		Children: children.Reader{Cached: c, Live: c}, Backoff: wake.Backoff(), ReclaimTracker: w.rush,
+		Children: children.Reader{Cached: c, Live: c}, Backoff: wake.Backoff(), ReclaimTracker: w.tracker,
 		Reader:       w.Indexed(c, scheduledmachine.HostIndex, scheduledmachine.HostKeys),
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
 	}

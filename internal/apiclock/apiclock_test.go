@@ -61,8 +61,8 @@ func TestTrustByDateHeaders(t *testing.T) {
 		"Behind":    {"", apiServer{status: 200, ahead: -62 * s}, rails.Suspect},
 		"Slow":      {"Nobody knows when on its way an answer told the time.", apiServer{status: 200, ahead: 80 * s, takes: 90 * s}, rails.Trusted},
 		"NotFound":  {"It is the API server that says so.", apiServer{status: 404, ahead: time.Hour}, rails.Suspect},
-		"Broken":    {"Somebody in between may say so, with a clock of its own.", apiServer{status: 502, ahead: time.Hour}, rails.Untold},
-		"SaysNever": {"An answer without a time is none.", apiServer{status: 200, silent: true}, rails.Untold},
+		"Broken":    {"Somebody in between may say so, with a clock of its own.", apiServer{status: 502, ahead: time.Hour}, rails.Unsampled},
+		"SaysNever": {"An answer without a time is none.", apiServer{status: 200, silent: true}, rails.Unsampled},
 	} {
 		tc.server.ours = clocktesting.NewFakePassiveClock(noon)
 		if got := sample(t, apiclock.New(tc.server.ours), &tc.server); got != tc.want {

@@ -11,7 +11,7 @@ import (
 
 func TestWarmUp(t *testing.T) {
 	const s = time.Second
-	learned := rails.Lead{Since: noon, Lease: 15 * s, Told: true}
+	learned := rails.Lead{Since: noon, Lease: 15 * s, Sampled: true}
 	with := func(change func(*rails.Lead)) rails.Lead {
 		l := learned
 		change(&l)
@@ -30,7 +30,7 @@ func TestWarmUp(t *testing.T) {
 		"Window":       {"Then nothing from before counts any more. The other manager may still believe that it leads.", learned, 10 * s, rails.Learning, 15 * s},
 		"Lease":        {"Now it cannot.", learned, 15 * s, rails.Warm, 0},
 		"ShortLease":   {"A lease that is over before the window changes nothing.", with(func(l *rails.Lead) { l.Lease = s }), 10 * s, rails.Warm, 0},
-		"NotTold":      {"Our clock may be wrong.", with(func(l *rails.Lead) { l.Told = false }), time.Hour, rails.Cold, 0},
+		"Unsampled":    {"Our clock may be wrong.", with(func(l *rails.Lead) { l.Sampled = false }), time.Hour, rails.Cold, 0},
 		"SetBack":      {"A clock that was set back makes it longer, never shorter.", learned, -time.Hour, rails.Cold, 10 * s},
 	} {
 		got, next := tc.lead.WarmUp(after(tc.at))
