@@ -68,14 +68,14 @@ type Options struct {
 	logs        *logs.Options
 }
 
-// NewOptions returns options without defaults. FlagSet sets the defaults.
+// NewOptions returns options without defaults. FlagSet and AddFlags set the defaults.
 func NewOptions() *Options { return &Options{logs: logs.NewOptions()} }
 
 // FlagSet returns the flags of a program that runs the manager. The program may add its own.
 func (o *Options) FlagSet(program string) *pflag.FlagSet {
 	fs := pflag.NewFlagSet(program, pflag.ContinueOnError)
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
-	o.addFlags(fs)
+	o.AddFlags(fs)
 	return fs
 }
 
@@ -92,7 +92,8 @@ func (o *Options) Parse(fs *pflag.FlagSet, args []string) error {
 	return fs.Parse(args)
 }
 
-func (o *Options) addFlags(fs *pflag.FlagSet) {
+// AddFlags adds every flag of the manager to fs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	logsv1.AddFlags(o.logs, fs)
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Run the controllers only while holding the lease, so that several replicas can run.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long replicas wait before they take over from a leader that stopped renewing its lease.")
