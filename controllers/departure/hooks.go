@@ -41,8 +41,7 @@ type Extensions interface {
 // for a hook, so this controller has one.
 //
 // A reconcile starts calls and returns. The result of a call enqueues the Machine. The start of a phase is on the
-// Machine. A restart loses the open calls, and extensions are called again. It also loses which Machines' urgent
-// deletions were sent, so that the extensions are notified of these twice.
+// Machine. After a restart, extensions are called again, and notified again of urgent deletions.
 type HookReconciler struct {
 	// Clock is the source of the time.
 	Clock clock.PassiveClock

@@ -199,8 +199,8 @@ func (c *cluster) start(e *member, at time.Time) {
 	}
 }
 
-// expiry returns when an admission with this Since expires. This planner's own admission lasts for one Window after its
-// write ended, and until its last delete call ended.
+// expiry returns when an admission with this Since expires. An admission of this planner expires one Window after its
+// write ended, but not before its last delete call ended.
 func (e *member) expiry(since time.Time) time.Time {
 	if e.admitted.IsZero() || since.After(e.admitted) {
 		return since.Add(children.AdmissionLasts)
@@ -208,9 +208,10 @@ func (e *member) expiry(since time.Time) time.Time {
 	return departurecap.Latest(e.admitted.Add(departurecap.Window), e.tried)
 }
 
-// addStaying counts a machine that has not started to leave. An admission counts as a start at every instant until it
-// expires, and for one Window after that: a delete call that was sent may still arrive. Only this planner's own admissions
-// lead to a deletion. An admission of another leader, or a forged one, expires, whatever its lane.
+// addStaying counts a machine that has not started to leave. An admission that has not expired counts in each run as a
+// start that happens now. After its expiry it counts for one more Window, because a delete call that was sent may still
+// arrive. Only this planner's own admissions lead to a deletion. An admission of another leader, or a forged one,
+// expires, whatever its lane.
 func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 	f := &o.fleet
 	d, admitted := children.DepartureOf(m.Machine, f.Now)

@@ -119,8 +119,8 @@ type Reconciler struct {
 	watch func() error
 
 	mu sync.Mutex
-	// left reports that the manager has removed the registration for good.
-	left bool
+	// withdrawn reports that the manager has removed the registration because it stops for good.
+	withdrawn bool
 	// reported is the state that was logged last.
 	reported State
 }
@@ -130,7 +130,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.left {
+	if r.withdrawn {
 		return ctrl.Result{}, nil
 	}
 	state, why := r.reconcile(ctx)

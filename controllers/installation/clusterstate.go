@@ -68,7 +68,7 @@ type repair struct {
 	deleted bool
 }
 
-// restoration limits the rate of one repair. what is the latest difference.
+// restoration limits the rate of one repair. difference describes the latest one.
 type restoration struct {
 	limit      *rate.Limiter
 	difference string

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Recent returns the starts within Window before now, oldest first. A start after now counts as a start at now:
-// a clock that was set back raises no limit. A caller that stores the result instead of its argument counts
-// such a start for at most Window.
+// Recent returns the starts within Window before now, oldest first. A start after now counts as a start at now.
+// Otherwise more machines could leave after the clock was set back. A caller that stores the result instead of its
+// argument counts such a start for at most one Window.
 func Recent(started []time.Time, now time.Time) []time.Time { return Within(started, now, Window) }
 
 // Within is Recent for another duration.

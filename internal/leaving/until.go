@@ -9,9 +9,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 )
 
-// Until is the step's deadline: the start of the phase + has. It is never before the first call + min(has, call), so
-// that a late manager makes one call. It is never after the first call + has, so that clock skew adds no time. If no
-// call was made, the first call counts as made now.
+// Until returns the deadline of a step: the start of the phase + has, within two bounds. It is never before the first
+// call + min(has, call), so that a manager that started late makes one call. It is never after the first call + has, so
+// that clock skew adds no time. If no call was made, the first call counts as made now.
 func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time {
 	first := p.FirstCall(now)
 	return departurecap.Earliest(first.Add(has), departurecap.Latest(first.Add(min(has, call)), began.Add(has)))
