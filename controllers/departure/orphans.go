@@ -48,8 +48,8 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 }
 
 // observe returns the names of the orphans, and the number of Machines that 5-Spot made. It returns none for a Cluster
-// that another manager serves: exactly one manager counts a Machine. It lists Machines first, so that a ScheduledMachine
-// that is created between the two lists makes no false orphan.
+// that another manager serves: exactly one manager counts a Machine. It lists Machines first, so that a
+// ScheduledMachine that is created between the two lists makes no false orphan.
 func (r *OrphanReconciler) observe(ctx context.Context, key client.ObjectKey) (orphans []string, machines int, err error) {
 	if r.WatchFilter != "" {
 		cluster := &clusterv1.Cluster{}

@@ -37,8 +37,8 @@ type identity struct {
 	key  client.ObjectKey
 }
 
-// clusterState caches the state of one workload cluster in this process. Lost entries cause more reads, not wrong decisions.
-// Only the reconcile of its Cluster uses it.
+// clusterState caches the state of one workload cluster in this process. Lost entries cause more reads, not wrong
+// decisions. Only the reconcile of its Cluster uses it.
 type clusterState struct {
 	// written has the fingerprint of each object after its latest write or check.
 	written map[identity]fingerprint

@@ -14,8 +14,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 )
 
-// TestNodeUpdatesThatEnqueue covers changes of a Node. The kubelet writes the Node every few seconds. Only these changes
-// show that the agent or the Node has changed.
+// TestNodeUpdatesThatEnqueue covers changes of a Node. The kubelet writes the Node every few seconds. Only these
+// changes show that the agent or the Node has changed.
 func TestNodeUpdatesThatEnqueue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

@@ -165,8 +165,8 @@ func TestASharedNodeTakesNoMachineItIsNotOf(t *testing.T) {
 	}
 }
 
-// TestMalformedAnnotationsAreReportedOnce checks that an annotation that is no request causes an Event. A malformed annotation of a
-// request causes only a log line and a metric, because the owner comes first.
+// TestMalformedAnnotationsAreReportedOnce checks that an annotation that is no request causes an Event. A malformed
+// annotation of a request causes only a log line and a metric, because the owner comes first.
 func TestMalformedAnnotationsAreReportedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))

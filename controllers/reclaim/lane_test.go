@@ -210,8 +210,8 @@ func hasRequest(t *testing.T, annotation string) map[string]string {
 	return map[string]string{annotation: v1alpha1.PersonsRequest("", "", time.Now()).String()}
 }
 
-// TestAFailingProviderDelaysNoOtherOwner covers a failing provider with 120 machines that owners request, and 120 machines that were
-// given back. Meanwhile owners of other machines request one after the other.
+// TestAFailingProviderDelaysNoOtherOwner covers a failing provider with 120 machines that owners request, and 120
+// machines that were given back. Meanwhile owners of other machines request one after the other.
 func TestAFailingProviderDelaysNoOtherOwner(t *testing.T) {
 	for name, readable := range map[string]bool{"Unreadable": false, "Undeletable": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { checkLane(t, readable) }) })

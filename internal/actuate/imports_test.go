@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOnlyThisPackageMakesWritingClients searches for packages of the manager that could create a client. A linter forbids the
-// write methods of clients that are passed in.
+// TestOnlyThisPackageMakesWritingClients searches for packages of the manager that could create a client. A linter
+// forbids the write methods of clients that are passed in.
 func TestOnlyThisPackageMakesWritingClients(t *testing.T) {
 	makes := []string{
 		"k8s.io/client-go/rest", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/metadata",
