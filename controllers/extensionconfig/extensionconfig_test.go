@@ -139,7 +139,7 @@ func TestAChangedExtensionConfigIsRepaired(t *testing.T) {
 		change func(*world)
 	}{
 		"Certificate": {"Cluster API trusts the new certificate.", func(w *world) { w.certificate("second") }},
-		"Selector": {"Somebody changed it.", func(w *world) {
+		"Selector": {"A person changed it.", func(w *world) {
 			w.Edit(w.config, func() { w.config.Spec.NamespaceSelector.MatchLabels = map[string]string{"a": "b"} })
 		}},
 		"Owner": {"5-Spot was upgraded.", func(w *world) {
@@ -147,7 +147,7 @@ func TestAChangedExtensionConfigIsRepaired(t *testing.T) {
 			w.owner.ResourceVersion = ""
 			w.Create(w.owner)
 		}},
-		"Deleted": {"Somebody deleted it.", func(w *world) { w.Must(w.Client.Delete(w.Context(), w.config)) }},
+		"Deleted": {"A person deleted it.", func(w *world) { w.Must(w.Client.Delete(w.Context(), w.config)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -226,7 +226,7 @@ func TestRegistrationWaitsUntilItIsPossible(t *testing.T) {
 		}},
 		"Owner":   {"We are being removed.", func(w *world) { w.Must(w.Client.Delete(w.Context(), w.owner)) }},
 		"Server":  {"The webhook server does not answer yet.", func(w *world) { w.serving = errors.New("not yet") }},
-		"CA":      {"Nobody would trust us.", func(w *world) { w.Must(os.Remove(filepath.Join(w.options.CertDir, "ca.crt"))) }},
+		"CA":      {"Cluster API could not trust the certificate.", func(w *world) { w.Must(os.Remove(filepath.Join(w.options.CertDir, "ca.crt"))) }},
 		"EmptyCA": {"Nor with this.", func(w *world) { w.certificate("\n") }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestTheLastManagerWithdraws(t *testing.T) {
 		want     bool
 	}{
 		"Restart": {"Another manager follows.", 2, true},
-		"Scaled":  {"Nobody follows.", 0, false},
+		"Scaled":  {"No manager follows.", 0, false},
 		"Gone":    {"Nor here.", -1, false},
 	} {
 		t.Run(name, func(t *testing.T) {

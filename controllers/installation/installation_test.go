@@ -275,14 +275,14 @@ func TestInstallsInOrderAndSettles(t *testing.T) {
 	ds := w.daemonSet()
 	w.Read(ds)
 	if !slices.ContainsFunc(ds.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == v1alpha1.InstallerFieldManager }) {
-		t.Errorf("nobody sees who installed it: %v", ds.ManagedFields)
+		t.Errorf("the field manager is missing: %v", ds.ManagedFields)
 	}
 	w.want("a settled Cluster is not written", w.settle())
 }
 
 func TestNothingIsInstalledWithoutUsers(t *testing.T) {
 	w := newWorld(t)
-	w.want("nothing is installed for nobody", w.settle())
+	w.want("nothing is installed without a ScheduledMachine that needs it", w.settle())
 	w.wantAgent(w.node, false)
 }
 
@@ -377,7 +377,7 @@ func TestAClusterThatIsBackIsLookedAt(t *testing.T) {
 	cm := w.configMap(w.node)
 	w.Read(cm)
 	w.Must(w.Client.Delete(t.Context(), w.sm))
-	w.want("nobody asks any more", w.settle(), optsOut, removes, reports)
+	w.want("no ScheduledMachine needs the agent any more", w.settle(), optsOut, removes, reports)
 	w.Must(w.Client.Delete(t.Context(), w.cluster))
 	w.want("the Cluster is gone", w.settle())
 	cm.ResourceVersion, cm.UID = "", ""
@@ -582,7 +582,7 @@ func TestTwoClustersOfOneServer(t *testing.T) {
 	second.sm, second.node = second.member("box", "idea")
 	second.restart()
 	second.want("the newest takes it over", second.settle(), checks, reports)
-	w.want("nobody fights", w.settle())
+	w.want("a settled Cluster is not written", w.settle())
 	w.optIn(w.node)
 	second.optIn(second.node)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })

@@ -374,7 +374,7 @@ func TestConcurrentTaintIsNotLost(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Applied", "", batch)
 	w.wantNode(batchRecord, theirs, ours)
 	if diff := cmp.Diff([]string{"patch Node", "patch Node", "patch ScheduledMachine status"}, w.Writes); diff != "" {
-		t.Errorf("the first write is refused, and nobody hears of it: -want, +got:\n%s", diff)
+		t.Errorf("a rejected write must be reported: -want, +got:\n%s", diff)
 	}
 }
 

@@ -59,6 +59,6 @@ func TestAnOwnerIsServedWhileClusterAPIIsDown(t *testing.T) {
 		t.Error("the owner asked, and the infrastructure was never deleted")
 	}
 	if w.machine().DeletionTimestamp.IsZero() {
-		t.Error("the Machine was never deleted, although nobody refuses that")
+		t.Error("the Machine was never deleted, although nothing refuses that")
 	}
 }

@@ -177,7 +177,7 @@ func TestTheOwnerAsks(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
 	if len(w.Writes) != 0 {
-		t.Fatalf("nobody asked: %v", w.Writes)
+		t.Fatalf("writes without a request: %v", w.Writes)
 	}
 	w.annotate("true")
 	w.settle()
@@ -365,7 +365,7 @@ func TestAMachineOfAScheduleThatIsOffStays(t *testing.T) {
 	w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
 	w.settle()
 	if len(w.Writes) != 0 {
-		t.Errorf("nobody asked for it: %v", w.Writes)
+		t.Errorf("it was not requested: %v", w.Writes)
 	}
 }
 
@@ -693,7 +693,7 @@ func (w *world) try(want error) {
 		}
 	}
 	if err == nil {
-		w.Errorf("nobody tries again what failed: %v", want)
+		w.Errorf("a failed write is not retried: %v", want)
 	}
 	w.Read(w.sm)
 }
@@ -748,7 +748,7 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 		t.Errorf("writes %v", w.Writes)
 	}
 	if notes := w.events(); len(notes) == 0 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.ReclaimRequestRejectedEvent) {
-		t.Errorf("nobody is told: %q", notes)
+		t.Errorf("no Event: %q", notes)
 	}
 }
 
@@ -856,7 +856,7 @@ func TestHooksOfOthers(t *testing.T) {
 		waits  bool
 	}{
 		"Bypassed": {"The Machine object waits, the owner does not.", children.BypassHooks, false},
-		"Honoured": {"Somebody decided that their hooks come first.", children.HonourHooks, true},
+		"Honoured": {"A flag gives deletion hooks of others precedence.", children.HonourHooks, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -939,7 +939,7 @@ func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 	}
 	w.annotate("true")
 	if _, err := w.reconcile(); err != nil || !served {
-		t.Errorf("nobody knows that an owner waits: %v, %v", err, w.Writes)
+		t.Errorf("the waiting owner is not counted: %v, %v", err, w.Writes)
 	}
 	if others() {
 		t.Error("the owner is still being served")

@@ -434,6 +434,6 @@ func TestTheTransportGuardsWorkloadClusters(t *testing.T) {
 	}
 	_, err = a.Remote(t.Context(), clustercache.NewFakeEmptyClusterCache(), lab)
 	if !errors.Is(err, clustercache.ErrClusterNotConnected) {
-		t.Errorf("nobody is connected: %v", err)
+		t.Errorf("the cluster is not connected: %v", err)
 	}
 }

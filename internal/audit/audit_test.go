@@ -61,7 +61,7 @@ func TestOpen(t *testing.T) {
 		"Empty":    {"Off is the default: no file is made.", "", nil, 0},
 		"File":     {"It is made.", path, nil, 1},
 		"Again":    {"A restart appends, and loses nothing.", path, nil, 2},
-		"NoFolder": {"Whoever starts the manager learns of it then.", filepath.Join(dir, "none", "audit.jsonl"), fs.ErrNotExist, 2},
+		"NoFolder": {"The manager does not start.", filepath.Join(dir, "none", "audit.jsonl"), fs.ErrNotExist, 2},
 	}
 	for _, name := range []string{"Empty", "File", "Again", "NoFolder"} {
 		tc := cases[name]

@@ -97,7 +97,7 @@ func question(machine, step string) CallKey {
 	return CallKey{Machine: types.UID(machine), Step: types.UID(step), Phase: "first"}
 }
 
-func TestASlowStepHoldsNobodyElseUp(t *testing.T) {
+func TestASlowStepDelaysNoOtherStep(t *testing.T) {
 	inOffice(t, func(o *office) {
 		const machines = 1000
 		for i := range machines {

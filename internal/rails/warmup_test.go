@@ -24,7 +24,7 @@ func TestWarmUp(t *testing.T) {
 		want   rails.WarmUp
 		next   time.Duration // 0 means never
 	}{
-		"Nothing":      {"Who knows nothing lets nobody leave.", rails.Lead{}, time.Hour, rails.Cold, 0},
+		"Nothing":      {"Without any knowledge no machine leaves.", rails.Lead{}, time.Hour, rails.Cold, 0},
 		"JustNow":      {"What started a moment before may be in no list.", learned, 0, rails.Cold, 10 * s},
 		"AlmostWindow": {"For a whole window.", learned, 10*s - 1, rails.Cold, 10 * s},
 		"Window":       {"Then nothing from before counts any more. The other manager may still believe that it leads.", learned, 10 * s, rails.Learning, 15 * s},

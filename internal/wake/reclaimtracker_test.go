@@ -16,7 +16,7 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 		asked  time.Time
 		want   time.Duration
 	}{
-		"nobody":                   {0, now, 0},
+		"no owner":                 {0, now, 0},
 		"its own owner":            {1, now, 0},
 		"another owner":            {2, now, time.Second},
 		"two hundred":              {200, now.Add(-30 * time.Second), time.Second},
@@ -47,7 +47,7 @@ func TestOneOwnerDelaysNoReport(t *testing.T) {
 	}
 	third := tracker.Serve()
 	if got := tracker.Wait(nil, now); got != 0 {
-		t.Errorf("nobody asked for it: Wait = %v; want 0", got)
+		t.Errorf("without a request: Wait = %v; want 0", got)
 	}
 	third()
 	first()

@@ -175,7 +175,7 @@ func TestNamespaceCacheFollowsItsCluster(t *testing.T) {
 	wantWoken("edge", "all")
 	reader := ask("edge")
 	if reader == nil {
-		t.Fatal("nobody is woken when everything is here")
+		t.Fatal("no request is enqueued after the sync")
 	}
 	for node, want := range map[string]int{"n1": 1, "n2": 0} {
 		list := &corev1.PodList{}
@@ -207,7 +207,7 @@ func TestNamespaceCacheFollowsItsCluster(t *testing.T) {
 	ask("edge")
 	wantWatched("edge")
 	if ask() != nil {
-		t.Error("it reads what nobody asks for")
+		t.Error("it watches a namespace that was not requested")
 	}
 	wantWatched()
 }
