@@ -222,42 +222,42 @@ func (s *shared) setUpMachines() error {
 	if s.BypassForeignHooks {
 		hooks = children.BypassHooks
 	}
-	doubted := s.APIClock
+	apiClock := s.APIClock
 	if !s.WipeGuard && s.DepartureCap == 0 {
-		doubted = nil // No rail is on.
+		apiClock = nil // No rail is on.
 	}
-	steps, woken := s.steps(doubted)
-	rush, reader, live := &wake.ReclaimTracker{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
+	steps, woken := s.steps(apiClock)
+	tracker, reader, live := &wake.ReclaimTracker{}, s.mgr.GetClient(), s.mgr.GetAPIReader()
 	return errors.Join(
 		(&departure.Reconciler{
-			Clock: s.Clock, APIClock: doubted, Actuate: s.write, Steps: steps, Cap: s.DepartureCap, Writes: departureWrites, Lease: s.Lease, WipeGuard: s.WipeGuard,
+			Clock: s.Clock, APIClock: apiClock, Actuate: s.write, Steps: steps, Cap: s.DepartureCap, Writes: departureWrites, Lease: s.Lease, WipeGuard: s.WipeGuard,
 			Reader: reader, Live: live, WatchFilter: s.WatchFilter, Recorder: s.recorder,
-		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency, workers.Deadline)),
+		}).SetupWithManager(s.mgr, s.watch.Options(departureConcurrency)),
 		(&scheduledmachine.Reconciler{
-			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Children: s.read, Actuate: s.write, Unlimited: s.unlimited,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
-		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
+			Clock: s.Clock, APIClock: apiClock, Reader: reader, Live: live, Children: s.read, Actuate: s.write, Unlimited: s.unlimited,
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: tracker,
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency)),
 		(&reclaim.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.unlimited,
-			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: rush,
-		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(reclaimConcurrency, workers.Deadline)),
+			ClusterCache: s.clusterCache, Recorder: s.recorder, Hooks: hooks, ReclaimTracker: tracker,
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(reclaimConcurrency)),
 		(&departure.HookReconciler{
-			Clock: s.Clock, APIClock: doubted, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
+			Clock: s.Clock, APIClock: apiClock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Extensions: &hookclient.Client{},
 			Steps: steps, Woken: woken, WatchFilter: s.WatchFilter,
-		}).SetupWithManager(s.mgr, s.watch.Options(hookConcurrency, workers.Deadline)),
-		(&departure.OrphanReconciler{Reader: reader, WatchFilter: s.WatchFilter}).SetupWithManager(s.mgr, s.watch.Options(1, workers.Deadline)),
+		}).SetupWithManager(s.mgr, s.watch.Options(hookConcurrency)),
+		(&departure.OrphanReconciler{Reader: reader, WatchFilter: s.WatchFilter}).SetupWithManager(s.mgr, s.watch.Options(1)),
 	)
 }
 
 // steps returns the departure steps of the enabled features, and the sources whose events trigger departure.HookReconciler.
-func (s *shared) steps(doubted *apiclock.Clock) (steps leaving.Steps, woken []source.Source) {
+func (s *shared) steps(apiClock *apiclock.Clock) (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
 		balancers := detach.Step{Reader: s.mgr.GetClient()}
 		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock)}
 		steps, woken = append(steps, balancers, pods), append(append(woken, balancers.Woken(s.mgr)...), pods.Woken())
 	}
 	if feature.Gates.Enabled(feature.EvictionGuard) {
-		operators := &eviction.Step{Clock: s.Clock, APIClock: doubted, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock), By: ManagerName}
+		operators := &eviction.Step{Clock: s.Clock, APIClock: apiClock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock), By: ManagerName}
 		steps, woken = append(steps, operators), append(woken, operators.Woken())
 	}
 	return steps, woken
@@ -279,10 +279,10 @@ func (s *shared) setUpDetach() error {
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder,
 			Taints: s.DetachTaints, WatchFilter: s.WatchFilter,
 			Pods: &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock)},
-		}).SetupWithManager(s.mgr, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
+		}).SetupWithManager(s.mgr, s.watch.Options(s.ScheduledMachineConcurrency)),
 		(&detach.BalancerReconciler{
 			Clock: s.Clock, Reader: reader, Live: live, Actuate: s.write, Recorder: s.recorder, Drivers: drivers, WatchFilter: s.WatchFilter,
-		}).SetupWithManager(s.mgr, s.watch.Options(loadBalancerConcurrency, workers.Deadline)),
+		}).SetupWithManager(s.mgr, s.watch.Options(loadBalancerConcurrency)),
 	)
 }
 
@@ -305,12 +305,12 @@ func (s *shared) setUpNodes() error {
 		(&installation.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read,
 			Actuate: s.write, ClusterCache: s.clusterCache, Recorder: s.recorder, Manifests: install, HoldManifests: holding, Guard: guard,
-		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(installationConcurrency, workers.Deadline)),
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(installationConcurrency)),
 		(&node.Reconciler{
 			Clock: s.Clock, Reader: reader, Children: s.read, Actuate: s.write, ClusterCache: s.clusterCache,
 			Installs: len(install) > 0, Recorder: s.recorder, Lead: s.MaintenanceLead,
 			RolloutFraction: s.DepartureCap,
-		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline)),
+		}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency)),
 	)
 }
 
@@ -322,13 +322,13 @@ func (s *shared) setUpClusters() error {
 	err := (&topology.Reconciler{
 		Clock: s.Clock, Reader: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(),
 		Actuate: s.write.As(v1alpha1.TopologyFieldManager), Recorder: s.recorder,
-	}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency, workers.Deadline))
+	}).SetupWithManager(s.mgr, s.WatchFilter, s.watch.Options(s.ScheduledMachineConcurrency))
 	if err != nil || s.RuntimeExtension.Mode == extensionconfig.External {
 		return err
 	}
 	return (&extensionconfig.Reconciler{
 		Options: s.RuntimeExtension, Live: s.mgr.GetAPIReader(), Actuate: s.write,
-	}).SetupWithManager(s.mgr, s.watch.Options(1, workers.Deadline))
+	}).SetupWithManager(s.mgr, s.watch.Options(1))
 }
 
 // serveHooks serves Cluster API's hooks on the webhook server of every replica. Cluster API calls them only after they

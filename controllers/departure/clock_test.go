@@ -40,8 +40,8 @@ func (s says) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
 }
 
-// TestAClockThatIsWrongHoldsEverybody ends windows by a clock that is an hour ahead.
-func TestAClockThatIsWrongHoldsEverybody(t *testing.T) {
+// TestASuspectClockHoldsAllDepartures ends windows by a clock that is an hour ahead.
+func TestASuspectClockHoldsAllDepartures(t *testing.T) {
 	w := newWorld(t, 40)
 	w.r.APIClock = apiclock.New(w.clock)
 	w.leaves(v1alpha1.ScheduledLane, 0)
@@ -63,7 +63,7 @@ func TestAClockThatIsWrongHoldsEverybody(t *testing.T) {
 		w.plan() // Each run requests the time.
 	}
 	if w.plan(); len(w.begin()) != 1 {
-		t.Errorf("nobody leaves by a clock that is right: %+v", w.waits(0))
+		t.Errorf("no machine leaves although the clock is right: %+v", w.waits(0))
 	}
 }
 

@@ -80,7 +80,7 @@ func TestExemptMachinesAreReleased(t *testing.T) {
 			again.Spec.KillSwitch = true
 			w.Create(again)
 		},
-		"SomebodyElses": func(w *hookWorld) {
+		"AnotherManagers": func(w *hookWorld) {
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 			w.Edit(w.machine, func() {
 				w.machine.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "theirs", UID: "theirs", Controller: new(true)}}
@@ -126,8 +126,8 @@ func TestTheDeletionOfAClusterIsRecorded(t *testing.T) {
 		change func(*hookWorld)
 		want   v1alpha1.DepartureReason
 	}{
-		"Cluster":   {func(*hookWorld) {}, v1alpha1.ClusterDeleted},
-		"NobodysSM": {func(w *hookWorld) { w.Must(w.Client.Delete(w.Context(), w.sm)) }, v1alpha1.ClusterDeleted},
+		"Cluster":       {func(*hookWorld) {}, v1alpha1.ClusterDeleted},
+		"WithoutParent": {func(w *hookWorld) { w.Must(w.Client.Delete(w.Context(), w.sm)) }, v1alpha1.ClusterDeleted},
 		"SMGoes": {func(w *hookWorld) {
 			w.Edit(w.sm, func() { w.sm.Finalizers = []string{v1alpha1.ScheduledMachineFinalizer} })
 			w.Must(w.Client.Delete(w.Context(), w.sm))

@@ -32,7 +32,7 @@ func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, p
 	if err := r.action(s).Record(ctx, s.machine); err != nil {
 		return time.Time{}, err
 	}
-	o := outcome{}
+	o := outcome{missed: map[string]bool{}}
 	r.HookCaller.RetainSteps(s.machine.UID, string(phase), s.extensions()...)
 	now := r.Clock.Now()
 	for i, request := 0, s.request(phase, now); i < len(s.hooks); i++ {
@@ -42,7 +42,8 @@ func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, p
 		if v.call {
 			r.HookCaller.StartCall(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
-		o.add(r.ifTrusted(v, now), v1alpha1.WaitingForExtensionReason)
+		v.Reason = v1alpha1.WaitingForExtensionReason
+		o.add(r.holdIfClockSuspect(v, now))
 	}
 	if err := r.checkSteps(ctx, s, phase, &o, now); err != nil {
 		return time.Time{}, err
@@ -79,17 +80,17 @@ func (r *HookReconciler) checkSteps(ctx context.Context, s *scope, phase hooksv1
 		if err != nil {
 			return err
 		}
-		o.add(r.ifTrusted(verdict{holds: v.Holds, again: v.Again, missed: v.Missed, failed: v.Failed, note: v.Note}, now), v.Reason)
+		o.add(r.holdIfClockSuspect(verdict{Verdict: v}, now))
 	}
 	return nil
 }
 
-// ifTrusted returns the verdict v. While the clock is suspect, a deadline may not have passed: a verdict that missed it
-// holds the Machine.
-func (r *HookReconciler) ifTrusted(v verdict, now time.Time) verdict {
-	if v.missed && r.APIClock.Trust() == rails.Suspect {
-		v.missed, v.holds, v.again = false, true, now.Add(rails.Apart)
-		v.note += "; the Machine waits while the manager's clock may be wrong"
+// holdIfClockSuspect changes a verdict whose deadline has passed: it holds the Machine while the clock is suspect,
+// because the deadline may not have passed.
+func (r *HookReconciler) holdIfClockSuspect(v verdict, now time.Time) verdict {
+	if v.Missed && r.APIClock.Trust() == rails.Suspect {
+		v.Missed, v.Holds, v.Again = false, true, now.Add(rails.Apart)
+		v.Note += "; the Machine waits while the manager's clock may be wrong"
 	}
 	return v
 }
@@ -126,21 +127,18 @@ type outcome struct {
 	skip  actuate.Waits
 }
 
-func (o *outcome) add(v verdict, reason string) {
-	if v.holds && (!o.holds || o.reason == v1alpha1.WaitingForResponseReason) {
-		o.reason = reason
+func (o *outcome) add(v verdict) {
+	if v.Holds && (!o.holds || o.reason == v1alpha1.WaitingForResponseReason) {
+		o.reason = v.Reason
 	}
-	o.forced = o.forced || v.missed || v.failed
-	if v.missed {
-		if o.missed == nil {
-			o.missed = map[string]bool{}
-		}
-		o.missed[reason] = true
+	o.forced = o.forced || v.Missed || v.Failed
+	if v.Missed {
+		o.missed[v.Reason] = true
 	}
-	o.holds, o.early = o.holds || v.holds, o.early || v.early
-	o.again = departurecap.Earliest(o.again, v.again)
-	if v.note != "" {
-		o.notes = append(o.notes, v.note)
+	o.holds, o.early = o.holds || v.Holds, o.early || v.early
+	o.again = departurecap.Earliest(o.again, v.Again)
+	if v.Note != "" {
+		o.notes = append(o.notes, v.Note)
 	}
 	o.skip.Drain = o.skip.Drain || v.skip.Drain
 	o.skip.VolumeDetach = o.skip.VolumeDetach || v.skip.VolumeDetach

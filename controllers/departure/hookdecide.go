@@ -76,21 +76,13 @@ func (f facts) urgent() bool {
 	return f.Trigger == hooksv1.TriggerKillSwitch || f.Trigger == hooksv1.TriggerEmergencyReclaim
 }
 
-// A verdict is the state of one extension at an instant.
+// A verdict is the state of one extension or step at an instant.
 type verdict struct {
+	leaving.Verdict
 	// call reports that the extension has to be called now.
 	call bool
-	// holds reports that the Machine waits for it.
-	holds bool
 	// early reports that the first call is still within reportDelay. The condition is not updated yet.
 	early bool
-	// again is when the verdict changes without an event, zero if never.
-	again time.Time
-	// note describes what the Machine waits for, or why it does not wait. It is empty if there is neither.
-	note string
-	// missed reports that the deadline passed before it was done. failed reports that it failed and its failure
-	// policy is Ignore.
-	missed, failed bool
 	// skip is what Cluster API does not need to wait for, as a finished extension requested.
 	skip actuate.Waits
 }
@@ -114,31 +106,25 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	case response.Err != nil:
 		message = response.Err.Error()
 		if hook.Spec.FailurePolicy == v1alpha1.FailurePolicyIgnore {
-			return verdict{failed: true, note: fmt.Sprintf("%s failed and is ignored: %s", hook.Name, message)}
+			return verdict{Verdict: leaving.Verdict{Failed: true, Note: fmt.Sprintf("%s failed and is ignored: %s", hook.Name, message)}}
 		}
 	case response.Wait == 0:
 		return verdict{skip: actuate.Waits{Drain: response.SkipDrain, VolumeDetach: response.SkipVolumeDetach}}
 	default:
 		wait, message = min(response.Wait, longestRetry), cmp.Or(response.Says, "it asks to wait")
 	}
-	until := deadline(hook, p, began, now)
+	until := p.Until(time.Duration(hook.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(hook), began, now)
 	if !now.Before(until) {
-		return verdict{missed: true, note: fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, message)}
+		return verdict{Verdict: leaving.Verdict{Missed: true, Note: fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, message)}}
 	}
-	v := verdict{holds: true, again: until, note: hook.Name + ": " + message}
+	v := verdict{Verdict: leaving.Verdict{Holds: true, Again: until, Note: hook.Name + ": " + message}}
 	due := p.Answered.Add(wait)
 	v.call = !p.Open && !now.Before(due)
 	if !p.Open && due.After(now) {
-		v.again = departurecap.Earliest(until, due)
+		v.Again = departurecap.Earliest(until, due)
 	}
 	if report := p.FirstCall(now).Add(reportDelay); p.Answered.IsZero() && now.Before(report) {
-		v.early, v.again = true, departurecap.Earliest(until, report)
+		v.early, v.Again = true, departurecap.Earliest(until, report)
 	}
 	return v
-}
-
-// deadline returns when the Machine stops waiting for an extension. It always leaves time for one call, also if
-// this manager started after the deadline.
-func deadline(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) time.Time {
-	return p.Until(time.Duration(hook.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(hook), began, now)
 }

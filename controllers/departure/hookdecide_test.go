@@ -69,19 +69,19 @@ func TestJudge(t *testing.T) {
 			"It is called at once, and its response is awaited.", "",
 			leaving.Progress{},
 			0,
-			verdict{call: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
+			verdict{call: true, early: true, Verdict: leaving.Verdict{Holds: true, Again: at(2), Note: "lb: no answer yet"}},
 		},
 		"Slow": {
 			"People see whom the machine waits for.", "",
 			leaving.Progress{Asked: at(-2), Open: true},
 			0,
-			verdict{holds: true, again: at(30), note: "lb: no answer yet"},
+			verdict{Verdict: leaving.Verdict{Holds: true, Again: at(30), Note: "lb: no answer yet"}},
 		},
 		"Silent": {
 			"No answer is not waited for longer than an answer.", "",
 			leaving.Progress{Asked: at(-60), Open: true},
 			60,
-			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
+			verdict{Verdict: leaving.Verdict{Missed: true, Note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"}},
 		},
 		"LetsGo": {
 			"And does what it does for Cluster API.", "",
@@ -93,54 +93,54 @@ func TestJudge(t *testing.T) {
 			said(5, leaving.Response{SkipVolumeDetach: true}), 600,
 			verdict{skip: actuate.Waits{VolumeDetach: true}},
 		},
-		"Holds":    {"It said when.", "", said(2, holds), 0, verdict{holds: true, again: at(5), note: "lb: 3 connections"}},
-		"Due":      {"It is called.", "", said(7, holds), 0, verdict{call: true, holds: true, again: at(30), note: "lb: 3 connections"}},
-		"UnderWay": {"And not twice.", "", open(said(8, holds)), 0, verdict{holds: true, again: at(30), note: "lb: 3 connections"}},
-		"NotYet":   {"Its answer is awaited, whenever it is due.", "", open(said(2, holds)), 0, verdict{holds: true, again: at(30), note: "lb: 3 connections"}},
+		"Holds":    {"It said when.", "", said(2, holds), 0, verdict{Verdict: leaving.Verdict{Holds: true, Again: at(5), Note: "lb: 3 connections"}}},
+		"Due":      {"It is called.", "", said(7, holds), 0, verdict{call: true, Verdict: leaving.Verdict{Holds: true, Again: at(30), Note: "lb: 3 connections"}}},
+		"UnderWay": {"And not twice.", "", open(said(8, holds)), 0, verdict{Verdict: leaving.Verdict{Holds: true, Again: at(30), Note: "lb: 3 connections"}}},
+		"NotYet":   {"Its answer is awaited, whenever it is due.", "", open(said(2, holds)), 0, verdict{Verdict: leaving.Verdict{Holds: true, Again: at(30), Note: "lb: 3 connections"}}},
 		"AsksForTooLong": {
 			"What it waits for may be over at any time.", "",
 			said(31, leaving.Response{Wait: 1 << 30 * time.Second}), 31,
-			verdict{holds: true, again: at(29), note: "lb: it asks to wait"},
+			verdict{Verdict: leaving.Verdict{Holds: true, Again: at(29), Note: "lb: it asks to wait"}},
 		},
 		"PastDeadline": {
 			"It is not called after its deadline.", "",
 			said(0, leaving.Response{Wait: time.Minute}), 0,
-			verdict{holds: true, again: at(30), note: "lb: it asks to wait"},
+			verdict{Verdict: leaving.Verdict{Holds: true, Again: at(30), Note: "lb: it asks to wait"}},
 		},
 		"Overdue": {
 			"What it does is not done: nothing is skipped for its sake.", "",
 			said(7, leaving.Response{Wait: 7 * time.Second, Says: "3 connections", SkipDrain: true}), 60,
-			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: 3 connections"},
+			verdict{Verdict: leaving.Verdict{Missed: true, Note: "lb missed its deadline, spec.deadlineSeconds 60: 3 connections"}},
 		},
-		"Fails":      {"It may come back.", "", said(2, leaving.Response{Err: lies}), 0, verdict{holds: true, again: at(3), note: "lb: certificate has expired"}},
-		"FailsAgain": {"It is called until its deadline.", "", said(5, leaving.Response{Err: lies}), 0, verdict{call: true, holds: true, again: at(30), note: "lb: certificate has expired"}},
+		"Fails":      {"It may come back.", "", said(2, leaving.Response{Err: lies}), 0, verdict{Verdict: leaving.Verdict{Holds: true, Again: at(3), Note: "lb: certificate has expired"}}},
+		"FailsAgain": {"It is called until its deadline.", "", said(5, leaving.Response{Err: lies}), 0, verdict{call: true, Verdict: leaving.Verdict{Holds: true, Again: at(30), Note: "lb: certificate has expired"}}},
 		"FailsAndPasses": {
 			"Its registration says so.", v1alpha1.FailurePolicyIgnore,
 			said(0, leaving.Response{Err: lies}), 0,
-			verdict{failed: true, note: "lb failed and is ignored: certificate has expired"},
+			verdict{Verdict: leaving.Verdict{Failed: true, Note: "lb failed and is ignored: certificate has expired"}},
 		},
 		"FailsTooLong": {
 			"Also with the policy Fail.", v1alpha1.FailurePolicyFail,
 			said(5, leaving.Response{Err: lies}), 60,
-			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: certificate has expired"},
+			verdict{Verdict: leaving.Verdict{Missed: true, Note: "lb missed its deadline, spec.deadlineSeconds 60: certificate has expired"}},
 		},
 		"Late": {
 			"A manager that starts late makes one call to each extension.", "",
 			leaving.Progress{},
 			3600,
-			verdict{call: true, holds: true, early: true, again: at(2), note: "lb: no answer yet"},
+			verdict{call: true, early: true, Verdict: leaving.Verdict{Holds: true, Again: at(2), Note: "lb: no answer yet"}},
 		},
 		"LateAndSlow": {
 			"And not for two.", "",
 			leaving.Progress{Asked: at(-10), Open: true},
 			3600,
-			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
+			verdict{Verdict: leaving.Verdict{Missed: true, Note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"}},
 		},
 		"ClockBehind": {
 			"A clock that is an hour behind the API server's adds no hour.", "",
 			leaving.Progress{Asked: at(-60), Open: true},
 			-3540,
-			verdict{missed: true, note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"},
+			verdict{Verdict: leaving.Verdict{Missed: true, Note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"}},
 		},
 	} {
 		hook := &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{FailurePolicy: tc.policy, DeadlineSeconds: 60, TimeoutSeconds: 10}}
@@ -158,7 +158,7 @@ func TestJudge(t *testing.T) {
 func TestAShortDeadline(t *testing.T) {
 	now := time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 	hook := &v1alpha1.MachineDeletionHook{Spec: v1alpha1.MachineDeletionHookSpec{DeadlineSeconds: 1, TimeoutSeconds: 10}}
-	if got, want := judge(hook, leaving.Progress{}, now, now).again, now.Add(time.Second); !got.Equal(want) {
+	if got, want := judge(hook, leaving.Progress{}, now, now).Again, now.Add(time.Second); !got.Equal(want) {
 		t.Errorf("again at %v, want %v", got, want)
 	}
 }

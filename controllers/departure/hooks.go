@@ -41,8 +41,7 @@ type Extensions interface {
 // for a hook, so this controller has one.
 //
 // A reconcile starts calls and returns. The result of a call enqueues the Machine. The start of a phase is on the
-// Machine. A restart loses the open calls, and extensions are called again. It also loses which Machines' urgent
-// deletions were sent, so that the extensions are notified of these twice.
+// Machine. After a restart, extensions are called again, and notified again of urgent deletions.
 type HookReconciler struct {
 	// Clock is the source of the time.
 	Clock clock.PassiveClock
@@ -151,15 +150,9 @@ func (r *HookReconciler) act(ctx context.Context, s *scope, next nextAction) (ag
 // Machine.
 func (r *HookReconciler) action(s *scope) actuate.Action {
 	now := r.Clock.Now()
-	i := actuate.Intent{
-		Reason: s.reason(now), At: now, Machine: client.ObjectKeyFromObject(s.machine),
-		Cluster: client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClusterName},
-	}
+	i := intentOf(s.machine, s.scheduled, s.reason(now), now)
 	if children.ClusterLeaves(s.cluster) {
 		i.Lane = v1alpha1.ExemptLane
-	}
-	if s.scheduled != nil {
-		i.Machine, i.Grace = client.ObjectKeyFromObject(s.scheduled), children.GraceOf(s.scheduled)
 	}
 	return r.Actuate.For(i)
 }

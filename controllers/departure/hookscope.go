@@ -93,16 +93,8 @@ func (s *scope) servedBy(filter string) bool {
 // until the planner admits it, also if its ScheduledMachine does not exist any more. Owners' requests, kill switches and
 // the deletion of the Cluster are exempt. The planner plans only Machines that 5-Spot made and this manager serves.
 func (r *HookReconciler) mayStart(s *scope, now time.Time) bool {
-	return !r.planned(s) || children.Exempt(s.scheduled, s.cluster) || !children.Held(s.machine, now)
-}
-
-// planned reports whether the planner plans the departure of this Machine: 5-Spot made it, and this manager
-// serves it.
-func (r *HookReconciler) planned(s *scope) bool {
-	if s.orphaned() {
-		return true
-	}
-	return s.scheduled != nil && children.MadeByUs(s.machine) && workload.MatchesFilter(r.WatchFilter, s.scheduled)
+	planned := s.orphaned() || s.scheduled != nil && children.MadeByUs(s.machine) && workload.MatchesFilter(r.WatchFilter, s.scheduled)
+	return !planned || children.Exempt(s.scheduled, s.cluster) || !children.Held(s.machine, now)
 }
 
 // orphaned reports whether the Machine was made for a ScheduledMachine that does not exist any more.

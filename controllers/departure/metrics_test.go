@@ -33,8 +33,8 @@ fivespot_departure_oldest_deferred_seconds{cluster="lab",namespace="farm"} ` + s
 	}
 }
 
-// TestWhoWaitsIsCountedOnce defers four machines, of which two leave at a time.
-func TestWhoWaitsIsCountedOnce(t *testing.T) {
+// TestADeferredMachineIsCountedOnce defers four machines, of which two leave at a time.
+func TestADeferredMachineIsCountedOnce(t *testing.T) {
 	planner.ResetMetrics()
 	w := newWorld(t, 44)
 	w.warm()
@@ -66,8 +66,8 @@ func TestWhoWaitsIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestWhoIsRefusedIsCountedOnce admits a machine three times whose delete call fails.
-func TestWhoIsRefusedIsCountedOnce(t *testing.T) {
+// TestAFailedDeletionIsCountedOnce admits a machine three times whose delete call fails.
+func TestAFailedDeletionIsCountedOnce(t *testing.T) {
 	planner.ResetMetrics()
 	w := newWorld(t, 10)
 	w.warm()
@@ -105,8 +105,8 @@ func TestTheSeriesOfAClusterGoWithIt(t *testing.T) {
 	}
 }
 
-// TestPeopleAreToldOnceAMinute defers machines repeatedly.
-func TestPeopleAreToldOnceAMinute(t *testing.T) {
+// TestDeferralsAreReportedOnceAMinute defers machines repeatedly.
+func TestDeferralsAreReportedOnceAMinute(t *testing.T) {
 	w := newWorld(t, 40)
 	w.warm()
 	var told []string

@@ -201,18 +201,19 @@ func (c *cluster) start(e *member, at time.Time) {
 	}
 }
 
-// expiry returns when an admission with this Since expires. This planner's own admission lasts for one Window after its
-// write ended, and until its last delete call ended.
+// expiry returns when an admission with this Since expires. An admission of this planner expires one Window after its
+// write ended, but not before its last delete call ended.
 func (e *member) expiry(since time.Time) time.Time {
 	if e.admitted.IsZero() || since.After(e.admitted) {
 		return since.Add(children.AdmissionLasts)
 	}
-	return latest(e.admitted.Add(departurecap.Window), e.tried)
+	return departurecap.Latest(e.admitted.Add(departurecap.Window), e.tried)
 }
 
-// addStaying counts a machine that has not started to leave. An admission counts as a start at every instant until it
-// expires, and for one Window after that: a delete call that was sent may still arrive. Only this planner's own admissions
-// lead to a deletion. An admission of another leader, or a forged one, expires, whatever its lane.
+// addStaying counts a machine that has not started to leave. An admission that has not expired counts in each run as a
+// start that happens now. After its expiry it counts for one more Window, because a delete call that was sent may still
+// arrive. Only this planner's own admissions lead to a deletion. An admission of another leader, or a forged one,
+// expires, whatever its lane.
 func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 	f := &o.fleet
 	d, admitted := children.DepartureOf(m.Machine, f.Now)
@@ -255,14 +256,6 @@ func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 	f.Candidates = append(f.Candidates, candidate)
 }
 
-// latest returns the later instant.
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // candidate returns the candidate of a machine that has not started to leave. ok is false if the machine is not due to
 // leave, or needs no admission.
 //
@@ -294,7 +287,7 @@ func (o *observation) candidate(m *machine, e *member) (departurecap.Candidate, 
 	}
 	c := departurecap.Candidate{
 		Name: client.ObjectKeyFromObject(m).String(), Lane: departurecap.Unscheduled, NeverRan: e.neverRan,
-		Since: departurecap.Earliest(m.record.RequestedAt.Time, now), Refused: latest(m.record.ExpiredAt.Time, e.refused),
+		Since: departurecap.Earliest(m.record.RequestedAt.Time, now), Refused: departurecap.Latest(m.record.ExpiredAt.Time, e.refused),
 	}
 	if m.record.Lane == v1alpha1.ScheduledLane {
 		c.Lane, c.End = departurecap.Scheduled, m.record.End.Time

@@ -34,16 +34,9 @@ type OrphanReconciler struct {
 
 // Reconcile counts the orphans of one Cluster. If a read fails, the metric stays unchanged.
 func (r *OrphanReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	served, err := r.serves(ctx, req.NamespacedName)
+	orphans, machines, err := r.observe(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
-	}
-	var orphans []string
-	machines := 0
-	if served {
-		if orphans, machines, err = r.observe(ctx, req.NamespacedName); err != nil {
-			return ctrl.Result{}, err
-		}
 	}
 	if machines == 0 {
 		orphanMachines.DeleteLabelValues(req.Namespace, req.Name)
@@ -54,21 +47,16 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{}, nil
 }
 
-// serves reports whether this manager counts the Machines of a Cluster. Exactly one manager does.
-func (r *OrphanReconciler) serves(ctx context.Context, key client.ObjectKey) (bool, error) {
-	if r.WatchFilter == "" {
-		return true, nil
-	}
-	cluster := &clusterv1.Cluster{}
-	if err := r.Reader.Get(ctx, key, cluster); err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	return labels.HasWatchLabel(cluster, r.WatchFilter), nil
-}
-
-// observe returns the names of the orphans, and the number of Machines that 5-Spot made. It lists Machines
-// first: a ScheduledMachine that is created between the two lists then makes no false orphan.
+// observe returns the names of the orphans, and the number of Machines that 5-Spot made. It returns none for a Cluster
+// that another manager serves: exactly one manager counts a Machine. It lists Machines first, so that a
+// ScheduledMachine that is created between the two lists makes no false orphan.
 func (r *OrphanReconciler) observe(ctx context.Context, key client.ObjectKey) (orphans []string, machines int, err error) {
+	if r.WatchFilter != "" {
+		cluster := &clusterv1.Cluster{}
+		if err := r.Reader.Get(ctx, key, cluster); err != nil || !labels.HasWatchLabel(cluster, r.WatchFilter) {
+			return nil, 0, client.IgnoreNotFound(err)
+		}
+	}
 	list, owners := &clusterv1.MachineList{}, &v1alpha1.ScheduledMachineList{}
 	if err := r.Reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("listing Machines: %w", err)

@@ -116,8 +116,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(next.Sub(ended), time.Millisecond)}, nil
 }
 
-// plan decides which departures of a Cluster start now, while other workers plan the other Clusters. Until recount, its
-// starts count for them as starts at every instant.
+// plan decides which departures of a Cluster start now, while other workers plan the other Clusters. It dates the
+// starts in the future, which counts as now in every plan, until recount knows when they were carried out.
 func (r *Reconciler) plan(c *cluster, f departurecap.Fleet) departurecap.Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()

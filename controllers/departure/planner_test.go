@@ -50,8 +50,8 @@ func TestANewLeaderWarmsUp(t *testing.T) {
 	}
 }
 
-// TestWithoutLimitsNobodyWaits uses a manager without limits.
-func TestWithoutLimitsNobodyWaits(t *testing.T) {
+// TestWithoutLimitsNoMachineWaits uses a manager without limits.
+func TestWithoutLimitsNoMachineWaits(t *testing.T) {
 	w := newWorld(t, 40)
 	w.r.Cap = 0
 	for i := range 40 {

@@ -197,7 +197,9 @@ func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitte
 	if due, _ := m.due(now); !due {
 		return nil // Its ScheduledMachine removes the request, or the admission expires.
 	}
-	err := r.Actuate.For(m.intent(now)).Depart(ctx, &children.Set{Machine: admitted})
+	i := intentOf(m.Machine, m.scheduled, m.record.Reason, now)
+	i.Lane = m.record.Lane
+	err := r.Actuate.For(i).Depart(ctx, &children.Set{Machine: admitted})
 	e.tried = r.Clock.Now()
 	if e.deleted, e.failure = err == nil, ""; err != nil && !apierrors.IsConflict(err) {
 		e.failure = err.Error()
@@ -207,14 +209,14 @@ func (r *Reconciler) delete(ctx context.Context, c *cluster, m *machine, admitte
 	return err
 }
 
-// intent returns the intent of a departure, for the audit log.
-func (m *machine) intent(now time.Time) actuate.Intent {
+// intentOf returns the intent of a departure without its lane. sm is nil for a Machine without a ScheduledMachine.
+func intentOf(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, reason v1alpha1.DepartureReason, now time.Time) actuate.Intent {
 	i := actuate.Intent{
-		Reason: m.record.Reason, Lane: m.record.Lane, At: now,
-		Machine: client.ObjectKeyFromObject(m), Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
+		Reason: reason, At: now, Machine: client.ObjectKeyFromObject(m),
+		Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
 	}
-	if m.scheduled != nil {
-		i.Machine, i.Grace = client.ObjectKeyFromObject(m.scheduled), children.GraceOf(m.scheduled)
+	if sm != nil {
+		i.Machine, i.Grace = client.ObjectKeyFromObject(sm), children.GraceOf(sm)
 	}
 	return i
 }

@@ -4,6 +4,7 @@ package departure
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
@@ -40,12 +42,24 @@ func (r *Reconciler) checkRails(ctx context.Context, key client.ObjectKey, c *cl
 	return next
 }
 
+// maxHoldReason is the maximum length of a person's reason in a condition message, in bytes.
+const maxHoldReason = 200
+
 // person holds departures while a person does, by the annotation on the Cluster.
 func person(_ context.Context, _ client.ObjectKey, _ *cluster, o *observation) (*departurecap.Hold, time.Time) {
-	if message := holdMessage(o.cluster); message != "" {
-		return &departurecap.Hold{Reason: v1alpha1.DeparturesHeldReason, Message: message}, time.Time{}
+	if o.cluster == nil {
+		return nil, time.Time{}
 	}
-	return nil, time.Time{}
+	reason, held := o.cluster.Annotations[v1alpha1.HoldDeparturesAnnotation]
+	if !held {
+		return nil, time.Time{}
+	}
+	if reason = clip.To(clip.Line(reason), maxHoldReason); reason != "" {
+		reason = ": " + reason
+	}
+	return &departurecap.Hold{Reason: v1alpha1.DeparturesHeldReason, Message: fmt.Sprintf(
+		"The departures of Cluster %s are held%s. To end this: kubectl 5spot -n %s release-departures %s",
+		o.cluster.Name, reason, o.cluster.Namespace, o.cluster.Name)}, time.Time{}
 }
 
 // clock holds departures while the clock of this manager may be wrong.
@@ -69,7 +83,7 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 	if c.since.IsZero() {
 		c.since = o.fleet.Now
 	}
-	stage, next := rails.Lead{Since: c.since, Lease: r.Lease, Told: r.APIClock.Trust() != rails.Untold}.WarmUp(o.fleet.Now)
+	stage, next := rails.Lead{Since: c.since, Lease: r.Lease, Sampled: r.APIClock.Trust() != rails.Unsampled}.WarmUp(o.fleet.Now)
 	if stage == rails.Warm {
 		return nil, time.Time{}
 	}

@@ -22,8 +22,8 @@ import (
 // A guard is the wipe quarantine of one Cluster. The zero value has no baseline.
 type guard struct {
 	wipe rails.Wipe
-	// counted reports that the baseline is set. departures is the part of cluster.departed that the baseline already
-	// excludes.
+	// counted reports that the baseline is set. departures is the value of cluster.departed when the baseline last
+	// changed.
 	counted    bool
 	departures int
 	// held reports that unscheduled departures are held. again is when the next live check is due.

@@ -163,8 +163,8 @@ func TestAWipeThatIsUndone(t *testing.T) {
 	w.look(1, 1, "0")
 }
 
-// TestALookThatIsNone has live lists that fail or differ from the cache.
-func TestALookThatIsNone(t *testing.T) {
+// TestACheckThatFailsNeitherConfirmsNorResets has live lists that fail or differ from the cache.
+func TestACheckThatFailsNeitherConfirmsNorResets(t *testing.T) {
 	for name, tc := range map[string]func(w *world, is bool){
 		"Fails": func(w *world, is bool) {
 			if w.failing = nil; is {
@@ -237,8 +237,8 @@ func TestAWipeOfMachinesThatJoinedInAWarmUp(t *testing.T) {
 	w.look(0, 1, "1")
 }
 
-// TestWhoIsUnknownIsNotLost starts a manager that cannot read 30 of the machines.
-func TestWhoIsUnknownIsNotLost(t *testing.T) {
+// TestMachinesThatCannotBeReadAreNotAWipe starts a manager that cannot read 30 of the machines.
+func TestMachinesThatCannotBeReadAreNotAWipe(t *testing.T) {
 	w := newWorld(t, 40)
 	w.guarded = true
 	w.start()

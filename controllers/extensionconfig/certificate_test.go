@@ -66,6 +66,6 @@ func TestARenewedCertificateIsLookedAt(t *testing.T) {
 	late := time.AfterFunc(time.Minute, queue.ShutDown)
 	defer late.Stop()
 	if again, never := queue.Get(); never || again != first {
-		t.Error("nobody looks at the new certificate")
+		t.Error("the new certificate is not used")
 	}
 }

@@ -119,8 +119,8 @@ type Reconciler struct {
 	watch func() error
 
 	mu sync.Mutex
-	// left reports that the manager has removed the registration for good.
-	left bool
+	// withdrawn reports that the manager has removed the registration because it stops for good.
+	withdrawn bool
 	// reported is the state that was logged last.
 	reported State
 }
@@ -130,7 +130,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.left {
+	if r.withdrawn {
 		return ctrl.Result{}, nil
 	}
 	state, why := r.reconcile(ctx)
@@ -178,11 +178,8 @@ func (r *Reconciler) reconcile(ctx context.Context) (State, error) {
 // existing returns the ExtensionConfig, nil if there is none.
 func (r *Reconciler) existing(ctx context.Context) (*runtimev1.ExtensionConfig, error) {
 	c := &runtimev1.ExtensionConfig{}
-	switch err := r.Live.Get(ctx, client.ObjectKey{Name: Name}, c); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading ExtensionConfig: %w", err)
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: Name}, c); err != nil {
+		return nil, client.IgnoreNotFound(fmt.Errorf("reading ExtensionConfig: %w", err))
 	}
 	return c, nil
 }
@@ -257,7 +254,8 @@ func stateOf(err error) State {
 
 // report sets the metric, and logs the state if it changed.
 func (r *Reconciler) report(ctx context.Context, state State, why error) {
-	report(state)
+	states.Reset()
+	states.WithLabelValues(string(state)).Set(1)
 	if state == r.reported {
 		return
 	}

@@ -133,13 +133,13 @@ func TestOneNamespaceIsServed(t *testing.T) {
 	}
 }
 
-func TestDriftIsMended(t *testing.T) {
+func TestAChangedExtensionConfigIsRepaired(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*world)
 	}{
 		"Certificate": {"Cluster API trusts the new certificate.", func(w *world) { w.certificate("second") }},
-		"Selector": {"Somebody changed it.", func(w *world) {
+		"Selector": {"A person changed it.", func(w *world) {
 			w.Edit(w.config, func() { w.config.Spec.NamespaceSelector.MatchLabels = map[string]string{"a": "b"} })
 		}},
 		"Owner": {"5-Spot was upgraded.", func(w *world) {
@@ -147,7 +147,7 @@ func TestDriftIsMended(t *testing.T) {
 			w.owner.ResourceVersion = ""
 			w.Create(w.owner)
 		}},
-		"Deleted": {"Somebody deleted it.", func(w *world) { w.Must(w.Client.Delete(w.Context(), w.config)) }},
+		"Deleted": {"A person deleted it.", func(w *world) { w.Must(w.Client.Delete(w.Context(), w.config)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -171,7 +171,7 @@ func TestDriftIsMended(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesIsLeftAlone(t *testing.T) {
+func TestAForeignExtensionConfigStays(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"Unlabelled":    nil,
 		"Another5-Spot": {"app.kubernetes.io/managed-by": "5spot", "app.kubernetes.io/instance": "elsewhere"},
@@ -204,8 +204,8 @@ func TestDisabledWithdraws(t *testing.T) {
 	}
 }
 
-// TestItWaits prevents the registration, and then removes the cause.
-func TestItWaits(t *testing.T) {
+// TestRegistrationWaitsUntilItIsPossible prevents the registration, and then removes the cause.
+func TestRegistrationWaitsUntilItIsPossible(t *testing.T) {
 	refuses := func(err error) func(*world) {
 		return func(w *world) { w.Fail = func(int) (error, error) { return err, nil } }
 	}
@@ -226,7 +226,7 @@ func TestItWaits(t *testing.T) {
 		}},
 		"Owner":   {"We are being removed.", func(w *world) { w.Must(w.Client.Delete(w.Context(), w.owner)) }},
 		"Server":  {"The webhook server does not answer yet.", func(w *world) { w.serving = errors.New("not yet") }},
-		"CA":      {"Nobody would trust us.", func(w *world) { w.Must(os.Remove(filepath.Join(w.options.CertDir, "ca.crt"))) }},
+		"CA":      {"Cluster API could not trust the certificate.", func(w *world) { w.Must(os.Remove(filepath.Join(w.options.CertDir, "ca.crt"))) }},
 		"EmptyCA": {"Nor with this.", func(w *world) { w.certificate("\n") }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,14 +265,14 @@ func TestWithoutAnAddressNothingIsAsked(t *testing.T) {
 	}
 }
 
-func TestWhoGoesForGoodWithdraws(t *testing.T) {
+func TestTheLastManagerWithdraws(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		replicas int32
 		want     bool
 	}{
 		"Restart": {"Another manager follows.", 2, true},
-		"Scaled":  {"Nobody follows.", 0, false},
+		"Scaled":  {"No manager follows.", 0, false},
 		"Gone":    {"Nor here.", -1, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,9 @@ func TestOnlyOneStateIsReported(t *testing.T) {
 	if err := registry.Register(states); err != nil {
 		t.Fatal(err)
 	}
-	report(Refused)
-	report(Registered)
+	r := &Reconciler{}
+	r.report(t.Context(), Refused, nil)
+	r.report(t.Context(), Registered, nil)
 	families, err := registry.Gather()
 	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
 		t.Fatalf("%v, %v", families, err)

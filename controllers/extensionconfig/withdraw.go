@@ -49,7 +49,7 @@ func (r *Reconciler) WithdrawIfFinal(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.left = true
+	r.withdrawn = true
 	existing, err := r.existing(ctx)
 	if err != nil || !ours(existing, r.Options) {
 		return err

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestGoesForGood(t *testing.T) {
+func TestStopsForGood(t *testing.T) {
 	with := func(replicas *int32, deleting bool) *appsv1.Deployment {
 		d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: replicas}}
 		if deleting {

@@ -37,8 +37,8 @@ type identity struct {
 	key  client.ObjectKey
 }
 
-// memory caches the state of one workload cluster in this process. Lost entries cause more reads, not wrong decisions.
-// Only the reconcile of its Cluster uses it.
+// clusterState caches the state of one workload cluster in this process. Lost entries cause more reads, not wrong
+// decisions. Only the reconcile of its Cluster uses it.
 type clusterState struct {
 	// written has the fingerprint of each object after its latest write or check.
 	written map[identity]fingerprint
@@ -68,7 +68,7 @@ type repair struct {
 	deleted bool
 }
 
-// restoration limits the rate of one repair. what is the latest difference.
+// restoration limits the rate of one repair. difference describes the latest one.
 type restoration struct {
 	limit      *rate.Limiter
 	difference string
@@ -97,20 +97,6 @@ func (m *clusterState) restored(id repair, now time.Time, difference string) {
 func (m *clusterState) forget(p installed.Part) {
 	maps.DeleteFunc(m.written, func(id identity, _ fingerprint) bool { return id.part == p })
 	delete(m.clean, p)
-}
-
-// setHolds selects the manifests of the agent. After a change, the next reconcile compares its objects with the others.
-func (m *clusterState) setHolds(holds bool) {
-	if m.holds != holds {
-		m.forget(installed.Agent)
-		m.holds = holds
-	}
-}
-
-// setClean records that the Cluster has no object of a part.
-func (m *clusterState) setClean(p installed.Part) {
-	m.forget(p)
-	m.clean[p] = true
 }
 
 // fails records the failure of a part, zero for none. It returns the text, and whether the failure is of a new class.

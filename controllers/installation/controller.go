@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -62,17 +63,10 @@ type Reconciler struct {
 	// does not install the guard.
 	Guard []*unstructured.Unstructured
 
-	watches     watcher
+	controller  controller.Controller
 	watchFilter string
-	states      sync.Map // client.ObjectKey to *memory
+	states      sync.Map // client.ObjectKey to *clusterState
 	fresh       wake.Freshness
-}
-
-// A watcher starts watches in a connected workload cluster. Their events enqueue the Cluster. Both methods are
-// idempotent.
-type watcher interface {
-	nodes(ctx context.Context, cluster client.ObjectKey) error
-	installed(ctx context.Context, cluster client.ObjectKey, obj *unstructured.Unstructured) error
 }
 
 // Reconcile reconciles one workload cluster. After a conflict it does not hold back other events of the Cluster: a
@@ -152,7 +146,7 @@ func (r *Reconciler) reconcileGuard(ctx context.Context, s *scope) error {
 	if workload.NotConnected(err) {
 		return err
 	}
-	if text, news := s.state.fails(installed.Guard, err); news && text != "" {
+	if text, isNew := s.state.fails(installed.Guard, err); isNew && text != "" {
 		r.Recorder.Eventf(s.cluster, nil, corev1.EventTypeWarning, v1alpha1.EvictionGuardNotInstalledEvent, "InstallEvictionGuard", "%s", text)
 	}
 	return err
@@ -162,7 +156,8 @@ func (r *Reconciler) reconcileGuard(ctx context.Context, s *scope) error {
 func (s *scope) recordFailure(p installed.Part, err error) {
 	switch {
 	case err == nil && s.done(p):
-		s.state.setClean(p)
+		s.state.forget(p)
+		s.state.clean[p] = true
 	case err == nil, workload.NotConnected(err), errors.Is(err, installed.ErrContested), apierrors.IsConflict(err) && !errors.Is(err, installed.ErrForeign):
 	default:
 		s.state.forget(p)

@@ -15,12 +15,12 @@ func TestDecideInstall(t *testing.T) {
 		facts  installation.InstallFacts
 		want   installation.Verdict
 	}{
-		"Absent":           {"Somebody asks for the agent.", installation.InstallFacts{Wanted: true}, installation.Install},
-		"NobodyAsks":       {"A Cluster without a user is left alone.", installation.InstallFacts{}, installation.Keep},
+		"Absent":           {"A ScheduledMachine needs the agent.", installation.InstallFacts{Wanted: true}, installation.Install},
+		"Unused":           {"A Cluster without a user is left alone.", installation.InstallFacts{}, installation.Keep},
 		"Settled":          {"What has not changed is not written.", installation.InstallFacts{Wanted: true, Presence: installed.Ours, InstalledBefore: true, AsLeft: true}, installation.Keep},
 		"Drift":            {"What changed is made again what it should be.", installation.InstallFacts{Wanted: true, Presence: installed.Ours, InstalledBefore: true}, installation.Repair},
-		"Restarted":        {"What changed while nobody looked is not known.", installation.InstallFacts{Wanted: true, Presence: installed.Ours}, installation.Repair},
-		"Foreign":          {"Somebody else's object is never touched.", installation.InstallFacts{Wanted: true, Presence: installed.Foreign}, installation.Refuse},
+		"Restarted":        {"It is unknown what changed while no manager ran.", installation.InstallFacts{Wanted: true, Presence: installed.Ours}, installation.Repair},
+		"Foreign":          {"Another writer's object is never changed.", installation.InstallFacts{Wanted: true, Presence: installed.Foreign}, installation.Refuse},
 		"ForeignNamespace": {"A Namespace can be shared.", installation.InstallFacts{Wanted: true, Shared: true, Presence: installed.Foreign}, installation.Keep},
 		"TakenOverOnce":    {"A restored management cluster names its Clusters as it likes.", installation.InstallFacts{Wanted: true, Presence: installed.Elsewhere}, installation.Repair},
 		"NoFight":          {"Two Clusters of one API server do not take turns.", installation.InstallFacts{Wanted: true, Presence: installed.Elsewhere, InstalledBefore: true}, installation.Keep},
@@ -32,7 +32,7 @@ func TestDecideInstall(t *testing.T) {
 			installation.Keep,
 		},
 		"NamespaceStays":  {"Others may have put something into it.", installation.InstallFacts{Shared: true, Presence: installed.Ours}, installation.Keep},
-		"ForeignStays":    {"Somebody else's object is never removed.", installation.InstallFacts{Presence: installed.Foreign}, installation.Keep},
+		"ForeignStays":    {"Another writer's object is never removed.", installation.InstallFacts{Presence: installed.Foreign}, installation.Keep},
 		"ElsewhereStays":  {"Another Cluster still uses it.", installation.InstallFacts{Presence: installed.Elsewhere}, installation.Keep},
 		"NothingToRemove": {"Gone is gone.", installation.InstallFacts{InstalledBefore: true}, installation.Keep},
 	}

@@ -33,7 +33,7 @@ func (w *world) refuse(err error) {
 	}
 }
 
-func TestWhatBecameOfTheInstallationIsTold(t *testing.T) {
+func TestTheInstallationIsReported(t *testing.T) {
 	namespaces := schema.GroupResource{Resource: "namespaces"}
 	cases := map[string]struct {
 		reason string
@@ -47,7 +47,7 @@ func TestWhatBecameOfTheInstallationIsTold(t *testing.T) {
 			"needs Kubernetes 1.30 or newer",
 		},
 		"KindNotServed": {"Kubernetes before 1.30 has no such policies.", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "X"}}, "needs Kubernetes 1.30 or newer"},
-		"Forbidden":     {"The kubeconfig is somebody's who may not.", apierrors.NewForbidden(namespaces, "x", errors.New("no")), "allow it to the user of the Cluster's kubeconfig"},
+		"Forbidden":     {"The user of the kubeconfig has no permission.", apierrors.NewForbidden(namespaces, "x", errors.New("no")), "allow it to the user of the Cluster's kubeconfig"},
 		"Unreachable":   {"It may pass.", &url.Error{Op: "Patch", URL: "https://lab", Err: &net.OpError{Op: "dial", Err: errors.New("refused")}}, "it is tried again"},
 	}
 	for name, tc := range cases {

@@ -85,7 +85,7 @@ func TestTheGuardIsWhereAMachineIs(t *testing.T) {
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })
 	w.want("and goes without it", w.settle(), optsOut, removes, reports)
 	w.Must(w.Client.Delete(t.Context(), w.sm))
-	w.want("the API server is told first that nobody is there", w.settle(), w.removed())
+	w.want("the webhook configuration goes first", w.settle(), w.removed())
 	for _, u := range w.guard {
 		if w.Read(u.DeepCopy()) != stays(u.GetKind()) {
 			t.Errorf("%s %s: policies of people stay, and nothing else", u.GetKind(), u.GetName())
@@ -93,7 +93,7 @@ func TestTheGuardIsWhereAMachineIs(t *testing.T) {
 	}
 	w.want("it is gone", w.settle())
 	w.restart()
-	w.want("whoever looks again finds nothing", w.settle())
+	w.want("another reconcile writes nothing", w.settle())
 	w.member("again")
 	w.want("it comes back, to the policies that stayed", w.settle(), w.returned())
 }
@@ -128,7 +128,7 @@ func TestWhatTheGuardWritesIsItsOwn(t *testing.T) {
 	}
 }
 
-func TestAGuardThatCannotBeInstalledHoldsUpNobody(t *testing.T) {
+func TestAGuardThatCannotBeInstalledDelaysNoAgent(t *testing.T) {
 	w := guarded(t, "java")
 	theirs := w.guard[slices.IndexFunc(w.guard, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" })].DeepCopy()
 	w.Create(theirs)

@@ -36,7 +36,7 @@ func (r *Reconciler) install(ctx context.Context, s *scope, p installed.Part) er
 		if err != nil {
 			return installed.ObjectError{Kind: desired.GetKind(), Err: fmt.Errorf("installing %s: %w", p, err)}
 		}
-		if err := r.watches.installed(ctx, s.key, desired); err != nil {
+		if err := r.watchInstalled(ctx, s.key, desired); err != nil {
 			return installed.ObjectError{Kind: desired.GetKind(), Err: fmt.Errorf("watching %s: %w", desired.GetKind(), err)}
 		}
 	}

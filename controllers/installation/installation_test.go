@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -29,6 +30,7 @@ import (
 
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	evictionguard "github.com/finos/cluster-api-addon-provider-5spot/config/eviction-guard"
 	manifests "github.com/finos/cluster-api-addon-provider-5spot/config/reclaim-agent"
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/installation"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
@@ -134,14 +136,26 @@ func (w *world) clear() {
 func (w *world) restart() {
 	c := w.client()
 	if w.cache == nil {
-		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster))
+		w.cache = clustercache.NewFakeClusterCache(c, client.ObjectKeyFromObject(w.cluster), w.watchNames()...)
 	}
 	holding, err := manifests.Holding(w.manifests)
 	w.Must(err)
-	w.r = (&installation.Reconciler{
+	w.r = &installation.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Children: children.Reader{Cached: c, Live: c},
 		ClusterCache: w.cache, Recorder: w.recorder, Manifests: w.manifests, HoldManifests: holding, Guard: w.guard,
-	}).WithoutWatches()
+	}
+}
+
+// watchNames returns the names of all watches. The fake cluster cache does not start a watch that it has already.
+func (w *world) watchNames() []string {
+	w.Helper()
+	guard, err := evictionguard.Objects()
+	w.Must(err)
+	names := []string{"installation-nodes", "installation-configmaps"}
+	for _, u := range slices.Concat(w.manifests, guard) {
+		names = append(names, "installation-"+u.GroupVersionKind().GroupKind().String())
+	}
+	return names
 }
 
 func (w *world) reconcile() error {
@@ -183,7 +197,7 @@ func (w *world) optIn(nodes ...*corev1.Node) {
 	for _, node := range nodes {
 		cm := w.configMap(node)
 		installed.Claim(cm, client.ObjectKeyFromObject(w.cluster))
-		cm.Labels = installed.With(cm.Labels, installed.AgentLabels)
+		cm.Labels = labels.Merge(cm.Labels, labels.Set(installed.AgentLabels))
 		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 		w.Create(cm)
 		w.Edit(node, func() { node.Labels = map[string]string{reclaimapi.AgentLabel: reclaimapi.AgentLabelValue} })
@@ -261,14 +275,14 @@ func TestInstallsInOrderAndSettles(t *testing.T) {
 	ds := w.daemonSet()
 	w.Read(ds)
 	if !slices.ContainsFunc(ds.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == v1alpha1.InstallerFieldManager }) {
-		t.Errorf("nobody sees who installed it: %v", ds.ManagedFields)
+		t.Errorf("the field manager is missing: %v", ds.ManagedFields)
 	}
 	w.want("a settled Cluster is not written", w.settle())
 }
 
-func TestNobodyAsks(t *testing.T) {
+func TestNothingIsInstalledWithoutUsers(t *testing.T) {
 	w := newWorld(t)
-	w.want("nothing is installed for nobody", w.settle())
+	w.want("nothing is installed without a ScheduledMachine that needs it", w.settle())
 	w.wantAgent(w.node, false)
 }
 
@@ -325,8 +339,8 @@ func TestLastUserLeaves(t *testing.T) {
 	w.want("as often as it has to", w.settle(), optsOut, removes, reports)
 }
 
-// TestLeftBehind covers a manager that did not run when the last user disappeared.
-func TestLeftBehind(t *testing.T) {
+// TestObjectsOfAnEarlierManagerAreRemoved covers a manager that did not run when the last user disappeared.
+func TestObjectsOfAnEarlierManagerAreRemoved(t *testing.T) {
 	w := newWorld(t, "java")
 	w.settle()
 	w.optIn(w.node)
@@ -363,7 +377,7 @@ func TestAClusterThatIsBackIsLookedAt(t *testing.T) {
 	cm := w.configMap(w.node)
 	w.Read(cm)
 	w.Must(w.Client.Delete(t.Context(), w.sm))
-	w.want("nobody asks any more", w.settle(), optsOut, removes, reports)
+	w.want("no ScheduledMachine needs the agent any more", w.settle(), optsOut, removes, reports)
 	w.Must(w.Client.Delete(t.Context(), w.cluster))
 	w.want("the Cluster is gone", w.settle())
 	cm.ResourceVersion, cm.UID = "", ""
@@ -420,7 +434,7 @@ func TestForeignConfigMapAndLabel(t *testing.T) {
 	w.wantAgent(w.node, true)
 }
 
-func TestAnInstallationOfSomebodyElse(t *testing.T) {
+func TestAForeignInstallationStays(t *testing.T) {
 	w := newWorld(t, "java")
 	w.manifests = nil
 	w.restart()
@@ -568,7 +582,7 @@ func TestTwoClustersOfOneServer(t *testing.T) {
 	second.sm, second.node = second.member("box", "idea")
 	second.restart()
 	second.want("the newest takes it over", second.settle(), checks, reports)
-	w.want("nobody fights", w.settle())
+	w.want("a settled Cluster is not written", w.settle())
 	w.optIn(w.node)
 	second.optIn(second.node)
 	w.Edit(w.sm, func() { w.sm.Spec.KillIfCommands = nil })

@@ -73,7 +73,10 @@ func (s *scope) addConfigMap(ctx context.Context, cm *corev1.ConfigMap, c claim,
 	if err != nil {
 		return false, err
 	}
-	requested, held := stateOf(node)
+	requested := false
+	if node != nil {
+		requested, held = reclaimapi.Requested(node.Annotations), reportsHeldPods(node)
+	}
 	if c.keep || claimed && (requested || held) {
 		s.kept = true
 	} else {
@@ -81,14 +84,6 @@ func (s *scope) addConfigMap(ctx context.Context, cm *corev1.ConfigMap, c claim,
 	}
 	s.holds = s.holds || reclaimapi.TextHasHold(cm.Data[reclaimapi.ConfigMapKey])
 	return held, nil
-}
-
-// stateOf reports whether a Node, nil if there is none, has a request, and whether its agent holds pods.
-func stateOf(node *corev1.Node) (requested, held bool) {
-	if node == nil {
-		return false, false
-	}
-	return reclaimapi.Requested(node.Annotations), reportsHeldPods(node)
 }
 
 // canHold reports whether the agents have the cgroup files of their hosts. A report of held pods does not give them

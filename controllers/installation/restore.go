@@ -173,8 +173,8 @@ func preserveWebhookClients(want, live *unstructured.Unstructured) {
 // reportRestored records an Event that names the object and what differed.
 func (r *Reconciler) reportRestored(s *scope, id repair, kind, difference string) {
 	s.state.restored(id, s.now, difference)
-	r.Recorder.Eventf(s.cluster, nil, kind, v1alpha1.InstallationRestoredEvent, "RestoreInstallation", "%s",
-		clip.Note(fmt.Sprintf("%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, difference)))
+	r.Recorder.Eventf(s.cluster, nil, kind, v1alpha1.InstallationRestoredEvent, "RestoreInstallation",
+		"%s %s restored to what 5-Spot installs: %s", id.kind.Kind, id.key.Name, difference)
 }
 
 // changedFields names the fields that differed.

@@ -91,7 +91,10 @@ func (r *Reconciler) observe(ctx context.Context, cluster *clusterv1.Cluster) (*
 	if err := r.observeConfigMaps(ctx, s, list.Items); err != nil {
 		return s, err
 	}
-	s.state.setHolds(s.holds)
+	if s.state.holds != s.holds { // The objects have to be compared with the other manifests.
+		s.state.forget(installed.Agent)
+		s.state.holds = s.holds
+	}
 	return s, nil
 }
 
@@ -114,5 +117,5 @@ func (r *Reconciler) connect(ctx context.Context, s *scope) error {
 	if s.reader, err = r.ClusterCache.GetReader(ctx, s.key); err != nil {
 		return err
 	}
-	return r.watches.nodes(ctx, s.key)
+	return r.watchNodes(ctx, s.key)
 }

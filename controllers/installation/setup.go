@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -79,7 +78,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, watchFilter string, opts
 	if err != nil {
 		return fmt.Errorf("building installation controller: %w", err)
 	}
-	r.watches = clusterWatches{r.ClusterCache, c}
+	r.controller = c
 	return nil
 }
 
@@ -130,29 +129,25 @@ func installedChanged() predicate.Predicate {
 	return predicate.Or(changed, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
-// clusterWatches starts watches through the ClusterCache.
-type clusterWatches struct {
-	cache      clustercache.ClusterCache
-	controller controller.Controller
-}
-
-func (w clusterWatches) nodes(ctx context.Context, cluster client.ObjectKey) error {
-	if err := w.watch(ctx, cluster, "installation-nodes", &corev1.Node{}, requestChanged()); err != nil {
+// watchNodes watches the Nodes of a workload cluster, and 5-Spot's ConfigMaps in it.
+func (r *Reconciler) watchNodes(ctx context.Context, cluster client.ObjectKey) error {
+	if err := r.watch(ctx, cluster, "installation-nodes", &corev1.Node{}, requestChanged()); err != nil {
 		return err
 	}
-	return w.watch(ctx, cluster, "installation-configmaps", &corev1.ConfigMap{}, predicate.ResourceVersionChangedPredicate{})
+	return r.watch(ctx, cluster, "installation-configmaps", &corev1.ConfigMap{}, predicate.ResourceVersionChangedPredicate{})
 }
 
-// installed watches the kind of an object. It caches only metadata.
-func (w clusterWatches) installed(ctx context.Context, cluster client.ObjectKey, obj *unstructured.Unstructured) error {
+// watchInstalled watches the kind of an object. It caches only metadata.
+func (r *Reconciler) watchInstalled(ctx context.Context, cluster client.ObjectKey, obj *unstructured.Unstructured) error {
 	kind := &metav1.PartialObjectMetadata{}
 	kind.SetGroupVersionKind(obj.GroupVersionKind())
-	return w.watch(ctx, cluster, "installation-"+obj.GroupVersionKind().GroupKind().String(), kind, installedChanged())
+	return r.watch(ctx, cluster, "installation-"+obj.GroupVersionKind().GroupKind().String(), kind, installedChanged())
 }
 
-func (w clusterWatches) watch(ctx context.Context, cluster client.ObjectKey, name string, kind client.Object, p predicate.Predicate) error {
+// watch enqueues a Cluster at each event of a kind in its workload cluster. It is idempotent.
+func (r *Reconciler) watch(ctx context.Context, cluster client.ObjectKey, name string, kind client.Object, p predicate.Predicate) error {
 	itself := func(_ context.Context, cluster client.ObjectKey, _ client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: cluster}}
 	}
-	return workload.Watch{Name: name, Kind: kind, Cache: w.cache, Controller: w.controller, Map: itself, Predicate: p}.Start(ctx, cluster)
+	return workload.Watch{Name: name, Kind: kind, Cache: r.ClusterCache, Controller: r.controller, Map: itself, Predicate: p}.Start(ctx, cluster)
 }

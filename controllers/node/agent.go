@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,15 +103,9 @@ func (r *Reconciler) writeConfigMap(ctx context.Context, s *scope, write actuate
 		return write.PatchLocked(ctx, wanted, cm)
 	}
 	cm := s.filled(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: reclaimapi.Namespace, Name: reclaimapi.ConfigMapName(s.node.Name)}})
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cm)
-	if err != nil {
-		return err
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	// A plain create never overwrites an object of another writer. The cache has only objects of 5-Spot. A live read
 	// shows whether 5-Spot made an object that exists.
-	if err = write.Create(ctx, u); !apierrors.IsAlreadyExists(err) {
+	if err := write.Create(ctx, cm); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	live, err := workload.Live(ctx, r.ClusterCache, s.key)
@@ -131,7 +124,7 @@ func (r *Reconciler) writeConfigMap(ctx context.Context, s *scope, write actuate
 func (s *scope) filled(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	cm = cm.DeepCopy()
 	installed.Claim(cm, s.key)
-	cm.Labels = installed.With(cm.Labels, installed.AgentLabels)
+	cm.Labels = labels.Merge(cm.Labels, labels.Set(installed.AgentLabels))
 	cm.Data = map[string]string{reclaimapi.ConfigMapKey: s.agentConfig().Text()}
 	cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
 	return cm
@@ -141,7 +134,7 @@ func (s *scope) filled(cm *corev1.ConfigMap) *corev1.ConfigMap {
 // another writer.
 func (s *scope) label(ctx context.Context, write actuate.Action) error {
 	before := s.node.DeepCopy()
-	s.node.Labels = installed.With(s.node.Labels, map[string]string{reclaimapi.AgentLabel: reclaimapi.AgentLabelValue})
+	s.node.Labels = labels.Merge(s.node.Labels, map[string]string{reclaimapi.AgentLabel: reclaimapi.AgentLabelValue})
 	if err := write.Patch(ctx, s.node, before); !actuate.Gone(err) {
 		return err
 	}

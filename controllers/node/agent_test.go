@@ -82,15 +82,15 @@ func TestANodeGetsItsAgent(t *testing.T) {
 	w.wantAgent("idea")
 }
 
-// TestSomebodyElsesAgentGetsItsConfiguration covers --agent-install=disabled: there is no result to wait for.
-func TestSomebodyElsesAgentGetsItsConfiguration(t *testing.T) {
+// TestAnAgentThatAPersonInstalledGetsItsConfiguration covers --agent-install=disabled: there is no result to wait for.
+func TestAnAgentThatAPersonInstalledGetsItsConfiguration(t *testing.T) {
 	w := named(t)
 	w.r.Installs = false
 	w.writes("a person installs the agent", optsIn...)
 	w.wantAgent("java")
 }
 
-func TestAConfigMapOfSomebodyElseIsLeftAlone(t *testing.T) {
+func TestAForeignConfigMapStays(t *testing.T) {
 	w := named(t)
 	theirs := w.configMap()
 	theirs.Data = map[string]string{reclaim.ConfigMapKey: "theirs"}

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -112,9 +111,7 @@ type scope struct {
 
 // recheckAt sets the time of the next reconcile, unless an earlier one is set. Zero means never.
 func (s *scope) recheckAt(at time.Time) {
-	if s.recheck.IsZero() || !at.IsZero() && at.Before(s.recheck) {
-		s.recheck = at
-	}
+	s.recheck = departurecap.Earliest(s.recheck, at)
 }
 
 // Reconcile reconciles the Node of one machine.
@@ -243,11 +240,8 @@ func (r *Reconciler) observeConfigMap(ctx context.Context, s *scope, reader clie
 		return nil, err
 	}
 	cm := &corev1.ConfigMap{}
-	switch err := reader.Get(ctx, client.ObjectKey{Namespace: reclaimapi.Namespace, Name: reclaimapi.ConfigMapName(s.host.Node)}, cm); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading ConfigMap of the reclaim agent: %w", err)
+	if err := reader.Get(ctx, client.ObjectKey{Namespace: reclaimapi.Namespace, Name: reclaimapi.ConfigMapName(s.host.Node)}, cm); err != nil {
+		return nil, client.IgnoreNotFound(fmt.Errorf("reading ConfigMap of the reclaim agent: %w", err))
 	}
 	return cm, nil
 }

@@ -303,7 +303,7 @@ func TestADepartureThatIsCancelledIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestWhoeverWaitsForNobodyCostsNoWrite(t *testing.T) {
+func TestAnUrgentDepartureWritesNoNode(t *testing.T) {
 	for name, take := range map[string]func(w *departureWorld){
 		"Emergency": func(w *departureWorld) {
 			w.Edit(w.sm, func() {
@@ -404,7 +404,7 @@ func TestAPauseSaysNothing(t *testing.T) {
 	w.want(planned)
 }
 
-func TestWhatAMachineShowsWakes(t *testing.T) {
+func TestMachineUpdatesThatEnqueue(t *testing.T) {
 	t.Parallel()
 	machine := &clusterv1.Machine{}
 	admitted, drains := machine.DeepCopy(), machine.DeepCopy()

@@ -45,24 +45,24 @@ func TestDecide(t *testing.T) {
 		"Extended":     {"A person gave the machine more time.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five.Add(time.Hour), Has: planned}, gone("MaintenancePlanned"), five.Add(50 * time.Minute)},
 		"Forever":      {"Or all of it.", departureFacts{Now: five.Add(-time.Minute), Has: planned}, gone("MaintenancePlanned"), time.Time{}},
 		"Sooner":       {"Another end is another announcement.", departureFacts{Now: five.Add(-9 * time.Minute), WindowChanges: five.Add(-time.Minute), Has: planned}, one("MaintenancePlanned", "True", "ScheduledMachineWindowClosing", "The window of ScheduledMachine lab/box closes at 2026-03-02T16:59:00Z"), time.Time{}},
-		"Off":          {"Nobody asked for it.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five, Lead: -1}, nil, time.Time{}},
+		"Off":          {"It is turned off by the flag.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five, Lead: -1}, nil, time.Time{}},
 		"TurnedOff":    {"What an earlier manager said goes.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five, Lead: -1, Has: planned}, gone("MaintenancePlanned"), time.Time{}},
 		"Waits":        {"The window is closed, and the planner has the machine wait: what was said stays, until the next one opens.", departureFacts{Now: five, WindowChanges: five.Add(16 * time.Hour), Due: true, Has: planned}, nil, five.Add(16 * time.Hour)},
-		"WaitsLong":    {"Nobody knows of a next window.", departureFacts{Now: five, Due: true, Has: planned}, nil, time.Time{}},
+		"WaitsLong":    {"There is no next window.", departureFacts{Now: five, Due: true, Has: planned}, nil, time.Time{}},
 		"Reopened":     {"It waited until the next window, which ends later.", departureFacts{Now: five.Add(16 * time.Hour), WindowChanges: five.Add(24 * time.Hour), Has: planned}, gone("MaintenancePlanned"), five.Add(24*time.Hour - 10*time.Minute)},
 		"Admitted":     {"The departure begins.", departureFacts{Now: five, WindowChanges: five.Add(16 * time.Hour), Due: true, Why: "WindowClosed", Has: planned}, draining, time.Time{}},
 		"InTheMiddle":  {"It is said once.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Has: has(planned, draining)}, nil, time.Time{}},
 		"Drained":      {"One write says both.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, draining)}, has(over, drained), time.Time{}},
 		"AtTheEnd":     {"Nothing is left to say.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(planned, over, drained)}, nil, time.Time{}},
 		"DrainedLate":  {"A manager that comes late says what is the case.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true}, drained, time.Time{}},
-		"ByOthers":     {"Somebody deletes the Machine in the middle of its window.", departureFacts{Now: before, WindowChanges: five, Why: "External"}, one("DrainInProgress", "True", "ScheduledMachineDeparting", "ScheduledMachine lab/box leaves: External"), time.Time{}},
+		"ByOthers":     {"Another client deletes the Machine in the middle of its window.", departureFacts{Now: before, WindowChanges: five, Why: "External"}, one("DrainInProgress", "True", "ScheduledMachineDeparting", "ScheduledMachine lab/box leaves: External"), time.Time{}},
 		"Cancelled":    {"The window is open again before anything was taken.", departureFacts{Now: before, WindowChanges: five, Has: has(planned, draining)}, has(gone("MaintenancePlanned"), gone("DrainInProgress")), five.Add(-10 * time.Minute)},
 		"Returned":     {"A Node that is there again does not leave.", departureFacts{Now: before, WindowChanges: five, Has: has(over, drained)}, has(gone("DrainInProgress"), gone("Drained")), five.Add(-10 * time.Minute)},
 		"Urgent":       {"The owner waits for no write.", departureFacts{Now: five, WindowChanges: five, Urgent: true, Why: "EmergencyReclaim"}, nil, time.Time{}},
 		"UrgentMiddle": {"Nor does one in the middle of a departure.", departureFacts{Now: five, Due: true, Urgent: true, Why: "WindowClosed", Has: has(planned, draining)}, nil, time.Time{}},
-		"Theirs":       {"Somebody else plans something: that is theirs.", departureFacts{Now: before, WindowChanges: five, Has: theirs}, nil, five.Add(-10 * time.Minute)},
+		"Theirs":       {"Another writer has planned maintenance: its condition stays.", departureFacts{Now: before, WindowChanges: five, Has: theirs}, nil, five.Add(-10 * time.Minute)},
 		"TheirsToo":    {"It says already what is to be said.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five, Has: theirs}, nil, time.Time{}},
-		"TheirsNot":    {"Somebody else's is over, and ours begins.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five, Has: one("MaintenancePlanned", "False", "NewDisk", "done")}, planned, time.Time{}},
+		"TheirsNot":    {"Another writer's maintenance is over, and ours begins.", departureFacts{Now: five.Add(-time.Minute), WindowChanges: five, Has: one("MaintenancePlanned", "False", "NewDisk", "done")}, planned, time.Time{}},
 		"KubectlDrain": {"A person has drained it.", departureFacts{Now: five, Due: true, Why: "WindowClosed", Drained: true, Has: has(one("DrainInProgress", "False", "KubectlDrain", ""), one("Drained", "True", "KubectlDrain", ""))}, nil, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestOnlyADrainThatEndedIsDrained(t *testing.T) {
 		"Hurried":        {excluded, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began}, infrastructure, "False", false},
 		"Skipped":        {excluded, &clusterv1.MachineDeletionStatus{WaitForPreTerminateHookStartTime: later}, hooks, "", false},
 		"Taken":          {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began, WaitForPreTerminateHookStartTime: later}, hooks, "False", false},
-		"NobodySays":     {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began}, infrastructure, "", false},
+		"NoReport":       {nil, &clusterv1.MachineDeletionStatus{NodeDrainStartTime: began}, infrastructure, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

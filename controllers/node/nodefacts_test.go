@@ -14,9 +14,9 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/node"
 )
 
-// TestWhatANodeSaysWakes covers changes of a Node. The kubelet writes the Node every few seconds. Only these changes
-// show that the agent or the Node has changed.
-func TestWhatANodeSaysWakes(t *testing.T) {
+// TestNodeUpdatesThatEnqueue covers changes of a Node. The kubelet writes the Node every few seconds. Only these
+// changes show that the agent or the Node has changed.
+func TestNodeUpdatesThatEnqueue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*corev1.Node)
@@ -24,11 +24,11 @@ func TestWhatANodeSaysWakes(t *testing.T) {
 	}{
 		"Nothing":   {"The cache delivers it again.", func(*corev1.Node) {}, false},
 		"Heartbeat": {"The kubelet lives.", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }, false},
-		"Label":     {"Nobody reads it here.", func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, false},
+		"Label":     {"This package does not read it.", func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, false},
 		"Agent":     {"The agent looks for something else.", func(n *corev1.Node) { n.Annotations[reclaimapi.StateAnnotation] = "{}" }, true},
 		"Asks":      {"The owner was heard: the agent keeps quiet.", func(n *corev1.Node) { n.Annotations[reclaimapi.RequestedAnnotation] = "true" }, true},
 		"Leaves":    {"The agent goes with it.", func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Now()) }, true},
-		"NotReady":  {"Nobody knows any more whether the agent runs.", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		"NotReady":  {"It is unknown whether the agent runs.", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
 		"MachineID": {"The host is another, or was installed anew.", func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "b" }, true},
 		"Provider":  {"A request is refused.", func(n *corev1.Node) { n.Spec.ProviderID = "lab:///b" }, true},
 		"Taints":    {"A taint of ours may be gone.", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{theirs} }, true},

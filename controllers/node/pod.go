@@ -54,14 +54,6 @@ func agentOn(pods []corev1.Pod, node string) *corev1.Pod {
 	return found
 }
 
-func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
-	if i < 0 {
-		return nil
-	}
-	return &pod.Status.Conditions[i]
-}
-
 // running reports whether the first container of a pod runs.
 func running(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Running != nil
@@ -99,8 +91,10 @@ func exitOf(pod *corev1.Pod) int32 {
 // notReadyReason returns why a pod is not Ready. The text is stable while the cause is the same. A crash-looping
 // container alternates between waiting and running, and an image pull between failing and backing off.
 func notReadyReason(pod *corev1.Pod) string {
-	if c := conditionOf(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
-		return fmt.Sprintf("it is not scheduled (%s)", c.Reason)
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return fmt.Sprintf("it is not scheduled (%s)", c.Reason)
+		}
 	}
 	if len(pod.Status.ContainerStatuses) == 0 {
 		return "it has not been started" + inBrackets(pod.Status.Reason)

@@ -48,14 +48,6 @@ func (r *Reconciler) protection(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// configOf returns the hash of the agent's configuration, empty if it names no programs to watch for.
-func configOf(c reclaimapi.Config) string {
-	if c.Inert() {
-		return ""
-	}
-	return c.Hash()
-}
-
 // usesAgent reports whether a ScheduledMachine needs the agent, or has the condition OwnerProtected.
 func usesAgent(sm *v1alpha1.ScheduledMachine) bool {
 	return !sm.Spec.AgentConfig().Inert() || conditions.Has(sm, v1alpha1.OwnerProtectedCondition)
@@ -66,8 +58,11 @@ func usesAgent(sm *v1alpha1.ScheduledMachine) bool {
 func (s *scope) protectionFacts(installs bool) Facts {
 	unreadable := s.unreadable() != nil
 	f := Facts{
-		Wanted: configOf(s.agentConfig()), Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
+		Leaving: s.leaving() || s.nodeLeaving(), Disconnected: s.disconnected, Unreadable: unreadable,
 		Tried: !installs, Elsewhere: !installs, Failure: s.failure, Staged: s.staged, RejectedNode: s.host.NodeRejection(),
+	}
+	if c := s.agentConfig(); !c.Inert() {
+		f.Wanted = c.Hash()
 	}
 	if c := s.installation(); c != nil && installs {
 		f.Tried = true

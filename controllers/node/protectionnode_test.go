@@ -46,8 +46,8 @@ func TestAMachineWhoseNodeIsNotBelievedIsNotProtected(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Watching", "", written...)
 }
 
-// TestWhatIsNotBelievedIsNotReportedLater covers a Machine that does not name a Node any more.
-func TestWhatIsNotBelievedIsNotReportedLater(t *testing.T) {
+// TestARejectionEndsWhenNoNodeIsNamed covers a Machine that does not name a Node any more.
+func TestARejectionEndsWhenNoNodeIsNamed(t *testing.T) {
 	w := joined(t)
 	w.rival()
 	w.want("", "", "")

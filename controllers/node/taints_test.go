@@ -234,7 +234,7 @@ func TestTaintsAreAppliedOnceTheNodeIsReady(t *testing.T) {
 	}
 }
 
-func TestNoTaintsNoWord(t *testing.T) {
+func TestWithoutTaintsNothingIsReported(t *testing.T) {
 	w := newTaintWorld(t).withNode(true, theirs)
 	w.settle()
 	w.lost = unreachable{}
@@ -296,7 +296,7 @@ func TestForeignValueIsAConflict(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Applied", "", batch, other)
 }
 
-func TestSomebodyChangesOurs(t *testing.T) {
+func TestAnotherWriterChangesOurTaint(t *testing.T) {
 	w := newTaintWorld(t, batch).withNode(true)
 	w.settle()
 	w.Edit(w.node, func() { w.node.Spec.Taints[0].Value = "desktop" })
@@ -310,7 +310,7 @@ func TestSomebodyChangesOurs(t *testing.T) {
 	w.wantNode("", held)
 }
 
-func TestSomebodyTakesOursOff(t *testing.T) {
+func TestARemovedTaintIsRestored(t *testing.T) {
 	w := newTaintWorld(t, batch).withNode(true)
 	w.settle()
 	w.Edit(w.node, func() { w.node.Spec.Taints = nil })
@@ -336,7 +336,7 @@ func TestUnreadableRecordIsNotAnEmptyOne(t *testing.T) {
 	}
 }
 
-func TestRecordOfAnOlderRuleIsTold(t *testing.T) {
+func TestARecordThatIsInvalidNowIsReported(t *testing.T) {
 	old := v1alpha1.NodeTaint{Key: "old_key", Effect: corev1.TaintEffectNoSchedule}
 	w := newTaintWorld(t, batch).withNode(false, onNode(old))
 	w.Edit(w.node, func() {
@@ -374,7 +374,7 @@ func TestConcurrentTaintIsNotLost(t *testing.T) {
 	w.want(metav1.ConditionTrue, "Applied", "", batch)
 	w.wantNode(batchRecord, theirs, ours)
 	if diff := cmp.Diff([]string{"patch Node", "patch Node", "patch ScheduledMachine status"}, w.Writes); diff != "" {
-		t.Errorf("the first write is refused, and nobody hears of it: -want, +got:\n%s", diff)
+		t.Errorf("a rejected write must be reported: -want, +got:\n%s", diff)
 	}
 }
 

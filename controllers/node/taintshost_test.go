@@ -53,7 +53,7 @@ func TestASharedNodeIsNotTainted(t *testing.T) {
 	w.Writes = nil
 	w.settle()
 	if len(w.Writes) != 0 {
-		t.Errorf("nobody knows whose Node it is: %q", w.Writes)
+		t.Errorf("the Node is rejected, and must not be written: %q", w.Writes)
 	}
 	w.Must(w.Client.Delete(t.Context(), rival))
 	w.settle()

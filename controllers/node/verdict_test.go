@@ -44,7 +44,7 @@ func TestDecide(t *testing.T) {
 			reason: "People are told that it is the slower way.",
 			facts:  but(func(f *node.Facts) { f.AgentState = said("poll", java) }), status: yes, why: "Watching", message: "detector poll",
 		},
-		"NothingAsked": {reason: "Nobody is to be protected.", facts: but(func(f *node.Facts) { f.Wanted = "" }), drop: true},
+		"NothingAsked": {reason: "No owner needs protection.", facts: but(func(f *node.Facts) { f.Wanted = "" }), drop: true},
 		"NoNode":       {reason: "There is nothing to protect yet.", facts: but(func(f *node.Facts) { f.Node = "" }), drop: true},
 		"Leaving":      {reason: "Its agent goes with it, as it should.", facts: but(func(f *node.Facts) { f.Leaving, f.Ready = true, false }), keep: true},
 		"LeavingNodeGone": {
@@ -56,8 +56,8 @@ func TestDecide(t *testing.T) {
 			facts:  node.Facts{Wanted: java.Hash(), RejectedNode: "Machine a: b, which Machine c has, too"},
 			status: open, why: "NodeRejected", message: "unknown which Node is this machine's: Machine a: b, which Machine c has, too",
 		},
-		"DoubtfulAndLeaving":   {reason: "Nobody needs its agent any more.", facts: node.Facts{Wanted: java.Hash(), RejectedNode: "x", Leaving: true}, keep: true},
-		"DoubtfulNothingAsked": {reason: "Nobody is to be protected.", facts: node.Facts{RejectedNode: "x"}, drop: true},
+		"DoubtfulAndLeaving":   {reason: "Its agent is not needed any more.", facts: node.Facts{Wanted: java.Hash(), RejectedNode: "x", Leaving: true}, keep: true},
+		"DoubtfulNothingAsked": {reason: "No owner needs protection.", facts: node.Facts{RejectedNode: "x"}, drop: true},
 		"NotConnected": {
 			reason: "What cannot be seen is unknown, whatever was seen before.", status: open, why: "NotConnected", message: "unknown whether",
 			facts: but(func(f *node.Facts) { f.Disconnected, f.Failure = true, "x" }),
@@ -101,11 +101,11 @@ func TestDecide(t *testing.T) {
 			reason: "A manager that starts does not know yet.", keep: true,
 			facts: but(func(f *node.Facts) { gone(f); f.Tried = false }),
 		},
-		"NobodyInstalls": {
-			reason: "With --agent-install=disabled somebody else has to.", status: no, why: "AgentNotInstalled", message: "apply config/reclaim-agent",
+		"InstallDisabled": {
+			reason: "With --agent-install=disabled a person has to install it.", status: no, why: "AgentNotInstalled", message: "apply config/reclaim-agent",
 			facts: but(func(f *node.Facts) { gone(f); f.Elsewhere = true }),
 		},
-		"SomebodyInstalled": {
+		"InstalledByAPerson": {
 			reason: "And did.", status: yes, why: "Watching", message: "desk",
 			facts: but(func(f *node.Facts) { f.Elsewhere = true }),
 		},
@@ -117,7 +117,7 @@ func TestDecide(t *testing.T) {
 			reason: "What a former process said does not count.", status: no, why: "AgentNotRunning", message: "its image cannot be pulled",
 			facts: but(func(f *node.Facts) { f.Ready, f.NotReadyReason = false, "its image cannot be pulled" }),
 		},
-		"SomebodyElsesIsNotReady": {
+		"InstalledByAPersonNotReady": {
 			reason: "It is installed.", status: no, why: "AgentNotRunning", message: "it is not scheduled",
 			facts: but(func(f *node.Facts) { f.Elsewhere, f.Ready, f.NotReadyReason = true, false, "it is not scheduled" }),
 		},
@@ -154,7 +154,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestBadNewsAreToldWhenTheyHaveStood(t *testing.T) {
+func TestReportDelay(t *testing.T) {
 	condition := func(status metav1.ConditionStatus) *metav1.Condition { return &metav1.Condition{Status: status} }
 	lost := node.Verdict{Status: metav1.ConditionFalse, Reason: "AgentNotRunning"}
 	cases := map[string]struct {

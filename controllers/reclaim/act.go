@@ -53,7 +53,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 	case lifecycle.RestoreRequest:
 		return kinds.IgnoreNoObject(r.restoreRequest(ctx, s))
 	case lifecycle.DropRequest:
-		return kinds.IgnoreNoObject(r.forget(ctx, s))
+		return kinds.IgnoreNoObject(r.dropRequest(ctx, s))
 	case lifecycle.Eject:
 		err := r.eject(ctx, s)
 		if err != nil && s.ejected {
@@ -63,7 +63,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, step lifecycle.Step) err
 		}
 		return err
 	case lifecycle.DisableSchedule:
-		return r.disarm(ctx, s)
+		return r.disableSchedule(ctx, s)
 	case lifecycle.Evict:
 		return r.writeNode(ctx, s, step, func(ctx context.Context, a actuate.Action) error { return a.Evict(ctx, s.node) })
 	case lifecycle.DeleteNode:
@@ -173,8 +173,8 @@ func (r *Reconciler) restoreRequest(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// forget removes a request that 5-Spot does not serve.
-func (r *Reconciler) forget(ctx context.Context, s *scope) error {
+// dropRequest removes a request that 5-Spot does not serve.
+func (r *Reconciler) dropRequest(ctx context.Context, s *scope) error {
 	before := s.scheduled.DeepCopy()
 	delete(s.scheduled.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 	if err := r.Actuate.PatchLocked(ctx, s.scheduled, before); err != nil {
@@ -221,10 +221,10 @@ func (r *Reconciler) ejectRemaining(ctx context.Context, s *scope) error {
 	})
 }
 
-// disarm disables the schedule and removes the request in one write. Between two writes, the machine would be ejected
-// again, or join again. A record of the served reclaim stays for people. The write carries the resourceVersion: with a
-// stale cache it fails with a conflict, so that Event and metrics are recorded once. See ADR 0003.
-func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
+// disableSchedule disables the schedule and removes the request in one write. Between two writes, the machine would be
+// ejected again, or join again. A record of the served reclaim stays for people. The write carries the resourceVersion:
+// with a stale cache it fails with a conflict, so that Event and metrics are recorded once. See ADR 0003.
+func (r *Reconciler) disableSchedule(ctx context.Context, s *scope) error {
 	if err := r.recordGiveBack(ctx, s); err != nil || !s.scheduled.BeingReclaimed() {
 		return err
 	}
@@ -234,7 +234,9 @@ func (r *Reconciler) disarm(ctx context.Context, s *scope) error {
 	delete(sm.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 	record = record.Served(r.Clock.Now())
 	sm.SetServedReclaim(record)
-	sm.AddGiveBack(v1alpha1.GiveBack{ReclaimRecord: record}.Deleted(r.deletionOf(sm), sm.Status.ReclaimHold))
+	at, _ := r.deletions.Load(client.ObjectKeyFromObject(sm))
+	deleted, _ := at.(time.Time) // zero if this process did not see it
+	sm.AddGiveBack(v1alpha1.GiveBack{ReclaimRecord: record}.Deleted(deleted, sm.Status.ReclaimHold))
 	err := r.Actuate.PatchLocked(ctx, sm, before)
 	if kinds.IgnoreNoObject(err) != nil && !r.isServed(ctx, sm, record) {
 		return fmt.Errorf("turning schedule off: %w", err)
@@ -258,13 +260,6 @@ func (r *Reconciler) isServed(ctx context.Context, sm *v1alpha1.ScheduledMachine
 	err := r.Children.Live.Get(ctx, client.ObjectKeyFromObject(sm), live)
 	served, ok := live.ServedReclaim()
 	return err == nil && live.UID == sm.UID && ok && served == record
-}
-
-// deletionOf returns when the Machine was deleted, zero if this process did not see it.
-func (r *Reconciler) deletionOf(sm *v1alpha1.ScheduledMachine) time.Time {
-	at, _ := r.deletions.Load(client.ObjectKeyFromObject(sm))
-	t, _ := at.(time.Time)
-	return t
 }
 
 // otherWay returns whether setting spec.schedule.enabled lends the machine again, as text for an Event.

@@ -51,35 +51,25 @@ func urgencyOf(s *scope, step lifecycle.Step) retryUrgency {
 }
 
 // reclaimBackoff is the rate limiter of the queue. Its back-off depends on the urgency of the object: objects without a
-// waiting owner back off longer and longer. newReclaimBackoff returns one.
+// waiting owner back off longer and longer.
 type reclaimBackoff struct {
 	fast, slow workqueue.TypedRateLimiter[ctrl.Request]
-	urgency    *sync.Map // ctrl.Request to retryUrgency
-}
-
-func newReclaimBackoff(slow workqueue.TypedRateLimiter[ctrl.Request]) reclaimBackoff {
-	return reclaimBackoff{
-		fast: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, maxOwnerRetry),
-		slow: slow, urgency: &sync.Map{},
-	}
+	urgency    sync.Map // ctrl.Request to retryUrgency of the next try
 }
 
 // setBackoffs sets all back-offs, and returns the rate limiter of the queue. Steps of the owner that cause conflicts
 // have the same maximum as steps that fail.
 func (r *Reconciler) setBackoffs() workqueue.TypedRateLimiter[ctrl.Request] {
-	r.fresh.MaxBackoff, r.nodeWrites.MaxBackoff, r.backoff = maxOwnerRetry, maxNodeRetry, newReclaimBackoff(wake.Backoff())
+	r.fresh.MaxBackoff, r.nodeWrites.MaxBackoff = maxOwnerRetry, maxNodeRetry
+	r.backoff = &reclaimBackoff{
+		fast: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, maxOwnerRetry),
+		slow: wake.Backoff(),
+	}
 	return r.backoff
 }
 
-// note records the urgency of the next try.
-func (p reclaimBackoff) note(req ctrl.Request, urgency retryUrgency) {
-	if p.urgency != nil {
-		p.urgency.Store(req, urgency)
-	}
-}
-
 // When implements workqueue.TypedRateLimiter.
-func (p reclaimBackoff) When(req ctrl.Request) time.Duration {
+func (p *reclaimBackoff) When(req ctrl.Request) time.Duration {
 	urgency, _ := p.urgency.Load(req)
 	switch urgency {
 	case ownerUrgent:
@@ -92,13 +82,13 @@ func (p reclaimBackoff) When(req ctrl.Request) time.Duration {
 }
 
 // Forget implements workqueue.TypedRateLimiter.
-func (p reclaimBackoff) Forget(req ctrl.Request) {
+func (p *reclaimBackoff) Forget(req ctrl.Request) {
 	p.fast.Forget(req)
 	p.slow.Forget(req)
 	p.urgency.Delete(req)
 }
 
 // NumRequeues implements workqueue.TypedRateLimiter.
-func (p reclaimBackoff) NumRequeues(req ctrl.Request) int {
+func (p *reclaimBackoff) NumRequeues(req ctrl.Request) int {
 	return p.fast.NumRequeues(req) + p.slow.NumRequeues(req)
 }

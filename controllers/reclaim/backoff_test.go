@@ -11,15 +11,15 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/controllers/reclaim"
 )
 
-func TestWhoIsTriedAgainWhen(t *testing.T) {
+func TestBackoffByUrgency(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason         string
-		who            reclaim.Waits
+		who            reclaim.RetryUrgency
 		first, longest time.Duration
 	}{
-		"Owner":  {"Who waited for the end of an outage does not wait for a back-off.", reclaim.OwnerWaits, 5 * time.Millisecond, time.Second},
-		"Rest":   {"Cluster API does it, too.", reclaim.RestWaits, time.Second, 15 * time.Second},
-		"Nobody": {"The workers are for those who wait.", reclaim.NobodyWaits, time.Second, 5 * time.Minute},
+		"Owner": {"An owner who waited for the end of an outage does not also wait for a long back-off.", reclaim.OwnerUrgent, 5 * time.Millisecond, time.Second},
+		"Node":  {"Cluster API carries out the remaining steps, too.", reclaim.NodeUrgent, time.Second, 15 * time.Second},
+		"None":  {"Machines without a waiting owner leave the workers to others.", reclaim.NotUrgent, time.Second, 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var req ctrl.Request

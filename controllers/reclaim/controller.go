@@ -48,7 +48,7 @@ type Reconciler struct {
 	// Hooks configures how a removal handles deletion hooks of others.
 	Hooks children.ForeignHookPolicy
 
-	nodes       nodeWatcher
+	nodes       workload.Watch
 	watchFilter string
 	// lastScreened maps a ScheduledMachine to the latest report of a request that is not served.
 	lastScreened sync.Map
@@ -62,14 +62,9 @@ type Reconciler struct {
 	// writes to Nodes: their back-off delays no owner.
 	fresh, nodeWrites wake.Freshness
 	// backoff is the rate limiter of the queue. Its delays are short while an owner waits.
-	backoff reclaimBackoff
+	backoff *reclaimBackoff
 	// calls limits the concurrent calls to providers and workload clusters.
 	calls callLimiter
-}
-
-// nodeWatcher starts the watch on the Nodes of a connected workload cluster. Start is idempotent.
-type nodeWatcher interface {
-	Start(ctx context.Context, cluster client.ObjectKey) error
 }
 
 // Reconcile carries out the next step of an emergency reclaim. Without a request it does nothing.
@@ -164,8 +159,8 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 // end returns when to reconcile again, and with which priority. A failed read is returned as an error only after all
 // other work.
 func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr error) (ctrl.Result, error) {
-	who := urgencyOf(s, step)
-	r.backoff.note(req, who)
+	urgency := urgencyOf(s, step)
+	r.backoff.urgency.Store(req, urgency)
 	result, err := r.conflicts(step).Meet(req, r.Clock.Now(), actErr)
 	if errors.Join(actErr, s.unread, s.unseen) == nil {
 		r.nodeWrites.Forget(req) // The Node needs no write any more, so earlier conflicts do not count.
@@ -174,7 +169,7 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	case actuate.IsSuppressed(actErr):
 		r.reportSuppressed(req, s, step)
 	case errors.Is(errors.Join(actErr, s.unread), errCallLimit): // The limit of concurrent calls is no error of this machine.
-	case err != nil && who == ownerUrgent, err != nil && step == lifecycle.Eject:
+	case err != nil && urgency == ownerUrgent, err != nil && step == lifecycle.Eject:
 		r.reportStalled(req, s, string(apierrors.ReasonForError(err)), err)
 	case s.unread != nil && s.scheduled.BeingReclaimed():
 		r.reportStalled(req, s, "unread", s.unread)
@@ -187,7 +182,7 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 	if errors.Is(err, errCallLimit) {
 		result, err = ctrl.Result{RequeueAfter: callRetryDelay}, nil
 	}
-	if who != ownerUrgent {
+	if urgency != ownerUrgent {
 		result.Priority = new(0) // Machines of waiting owners come first.
 	}
 	return result, err

@@ -3,27 +3,24 @@
 package reclaim
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The functions under test.
 var (
-	Judge                   = classify
+	Classify                = classify
 	ScheduledMachineChanges = scheduledMachineChanges
 )
 
-type noNodes struct{}
+// NodesWatch is the name of the watch on Nodes.
+const NodesWatch = "reclaim-nodes"
 
-func (noNodes) Start(context.Context, client.ObjectKey) error { return nil }
-
-// WithoutWatches disables the watches, for tests that call Reconcile.
+// WithoutWatches prepares r for tests that call Reconcile. Their fake cluster cache has NodesWatch already.
 func (r *Reconciler) WithoutWatches() *Reconciler {
-	r.nodes = noNodes{}
+	r.nodes.Name, r.nodes.Cache = NodesWatch, r.ClusterCache
 	r.RateLimiter()
 	return r
 }
@@ -46,17 +43,17 @@ var (
 	RemoveClusterSeries = removeClusterSeries
 )
 
-// Waits is waits.
-type Waits = retryUrgency
+// RetryUrgency is retryUrgency.
+type RetryUrgency = retryUrgency
 
 // The urgencies of an object's next try.
 const (
-	NobodyWaits = notUrgent
-	RestWaits   = nodeUrgent
-	OwnerWaits  = ownerUrgent
+	NotUrgent   = notUrgent
+	NodeUrgent  = nodeUrgent
+	OwnerUrgent = ownerUrgent
 )
 
 // Note records the urgency in a RateLimiter.
-func Note(limiter workqueue.TypedRateLimiter[ctrl.Request], req ctrl.Request, who Waits) {
-	limiter.(reclaimBackoff).note(req, who)
+func Note(limiter workqueue.TypedRateLimiter[ctrl.Request], req ctrl.Request, who RetryUrgency) {
+	limiter.(*reclaimBackoff).urgency.Store(req, who)
 }

@@ -60,7 +60,7 @@ func TestAnOwnerIsServedWhileClusterAPIIsDown(t *testing.T) {
 		t.Error("the owner asked, and the infrastructure was never deleted")
 	}
 	if w.machine().DeletionTimestamp.IsZero() {
-		t.Error("the Machine was never deleted, although nobody refuses that")
+		t.Error("the Machine was never deleted, although nothing refuses that")
 	}
 	if w.Read(w.node); !w.tainted(reclaimapi.NodeTaint) {
 		t.Error("the pods of the host wait for Cluster API, too")

@@ -165,9 +165,9 @@ func TestASharedNodeTakesNoMachineItIsNotOf(t *testing.T) {
 	}
 }
 
-// TestAnnotationsAreToldOnce checks that an annotation that is no request causes an Event. A malformed annotation of a
-// request causes only a log line and a metric, because the owner comes first.
-func TestAnnotationsAreToldOnce(t *testing.T) {
+// TestMalformedAnnotationsAreReportedOnce checks that an annotation that is no request causes an Event. A malformed
+// annotation of a request causes only a log line and a metric, because the owner comes first.
+func TestMalformedAnnotationsAreReportedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.r = w.reconciler(w.Recorded(interceptor.Funcs{}))
 	w.annotate("True")
@@ -178,7 +178,7 @@ func TestAnnotationsAreToldOnce(t *testing.T) {
 		t.Fatalf("told %q", told)
 	}
 	if len(w.Writes) != 0 {
-		t.Errorf("nobody asked: %q", w.Writes)
+		t.Errorf("writes without a request: %q", w.Writes)
 	}
 	w.Edit(w.node, func() {
 		w.node.Annotations[reclaimapi.RequestedAnnotation], w.node.Annotations[reclaimapi.ReasonAnnotation] = "true", "a\nb"
@@ -191,7 +191,7 @@ func TestAnnotationsAreToldOnce(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff("a b", w.request().Reason); diff != "" || w.machine().DeletionTimestamp.IsZero() {
-		t.Errorf("the request is served without what nobody sees: -want, +got:\n%s", diff)
+		t.Errorf("hidden characters must be removed from the request: -want, +got:\n%s", diff)
 	}
 }
 

@@ -62,7 +62,7 @@ func emergencyOnALateCache(t *testing.T, seed uint64) map[string]int {
 	r := (&reclaim.Reconciler{
 		Clock: now, Reader: cache.Client, Actuate: actuate.NewGated(&actuate.Gate{Log: audit.New(lines)}, cache.Client), Recorder: recorder, Hooks: children.BypassHooks, ReclaimTracker: &wake.ReclaimTracker{},
 		Children:     children.Reader{Cached: cache.Client, Live: store},
-		ClusterCache: clustercache.NewFakeClusterCache(cache.Client, client.ObjectKey{Namespace: "lab", Name: "lab"}),
+		ClusterCache: clustercache.NewFakeClusterCache(cache.Client, client.ObjectKey{Namespace: "lab", Name: "lab"}, reclaim.NodesWatch),
 	}).WithoutWatches()
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(objects[0])}
 	cache.Settle(r, req, now, func(res ctrl.Result) bool {

@@ -71,9 +71,9 @@ func newLane(t *testing.T, readable bool, objects ...client.Object) *lane {
 	r := (&reclaim.Reconciler{
 		Clock: clock.RealClock{}, Reader: c, Actuate: actuate.New(c), Recorder: &events.FakeRecorder{}, Hooks: children.BypassHooks,
 		ReclaimTracker: &wake.ReclaimTracker{}, Children: children.Reader{Cached: c, Live: c},
-		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}),
+		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: "lab", Name: "lab"}, reclaim.NodesWatch),
 	}).WithoutWatches()
-	o := workers.New(clock.RealClock{}).Options(laneWorkers, workers.Deadline)
+	o := workers.New(clock.RealClock{}).Options(laneWorkers)
 	o.Reconciler, o.RateLimiter, o.SkipNameValidation = r, r.RateLimiter(), new(true)
 	ctl, err := controller.NewUnmanaged("reclaim", o)
 	if err != nil {
@@ -210,15 +210,15 @@ func hasRequest(t *testing.T, annotation string) map[string]string {
 	return map[string]string{annotation: v1alpha1.PersonsRequest("", "", time.Now()).String()}
 }
 
-// TestTheLaneWaitsForNobody covers a failing provider with 120 machines that owners request, and 120 machines that were
-// given back. Meanwhile owners of other machines request one after the other.
-func TestTheLaneWaitsForNobody(t *testing.T) {
+// TestAFailingProviderDelaysNoOtherOwner covers a failing provider with 120 machines that owners request, and 120
+// machines that were given back. Meanwhile owners of other machines request one after the other.
+func TestAFailingProviderDelaysNoOtherOwner(t *testing.T) {
 	for name, readable := range map[string]bool{"Unreadable": false, "Undeletable": true} {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { waitForNobody(t, readable) }) })
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { checkLane(t, readable) }) })
 	}
 }
 
-func waitForNobody(t *testing.T, readable bool) {
+func checkLane(t *testing.T, readable bool) {
 	t.Helper()
 	var objects []client.Object
 	var bad, good []string

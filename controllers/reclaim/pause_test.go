@@ -62,7 +62,7 @@ func TestAnOwnerWaitsForTheEndOfAPause(t *testing.T) {
 					!strings.Contains(text, `"outcome":"`+m.outcome+`"`) || !strings.Contains(text, `"lane":"exempt"`) || !strings.Contains(text, `"by":"`+ask.by+`"`) {
 					t.Errorf("told %s", text)
 				}
-				stalled := w.rush.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+				stalled := w.tracker.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 				notes := w.events()
 				if loud := len(notes) == 1 && strings.HasPrefix(notes[0], "Warning "+v1alpha1.EmergencySuppressedEvent); loud != m.loud || m.loud != (stalled != "") || !m.loud && len(notes) > 0 {
 					t.Errorf("events %q, stalled %q", notes, stalled)

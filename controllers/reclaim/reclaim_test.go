@@ -53,7 +53,7 @@ type world struct {
 	recorder *events.FakeRecorder
 	hooks    children.ForeignHookPolicy
 	clock    *clocktesting.FakePassiveClock
-	rush     *wake.ReclaimTracker
+	tracker  *wake.ReclaimTracker
 	// disconnected means that the workload cluster is not connected.
 	disconnected bool
 	r            *reclaim.Reconciler
@@ -61,7 +61,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(20), hooks: children.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon), rush: &wake.ReclaimTracker{}}
+	w := &world{Fixture: server.Fixture(t), recorder: events.NewFakeRecorder(20), hooks: children.BypassHooks, clock: clocktesting.NewFakePassiveClock(noon), tracker: &wake.ReclaimTracker{}}
 	ns := server.Namespace(t)
 	w.sm = testenv.ScheduledMachine(ns, "box")
 	w.Create(testenv.Cluster(ns), w.sm)
@@ -162,12 +162,12 @@ func (w *world) reconcile() (ctrl.Result, error) {
 }
 
 func (w *world) reconciler(c client.Client) *reclaim.Reconciler {
-	clusters := clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"})
+	clusters := clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}, reclaim.NodesWatch)
 	if w.disconnected {
 		clusters = clustercache.NewFakeEmptyClusterCache()
 	}
 	return (&reclaim.Reconciler{
-		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks, ReclaimTracker: w.rush,
+		Clock: w.clock, Reader: c, Actuate: actuate.New(c), Recorder: w.recorder, Hooks: w.hooks, ReclaimTracker: w.tracker,
 		Children:     children.Reader{Cached: c, Live: c},
 		ClusterCache: clusters,
 	}).WithoutWatches()
@@ -177,7 +177,7 @@ func TestTheOwnerAsks(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
 	if len(w.Writes) != 0 {
-		t.Fatalf("nobody asked: %v", w.Writes)
+		t.Fatalf("writes without a request: %v", w.Writes)
 	}
 	w.annotate("true")
 	w.settle()
@@ -365,7 +365,7 @@ func TestAMachineOfAScheduleThatIsOffStays(t *testing.T) {
 	w.Must(w.Client.Patch(t.Context(), w.sm, client.MergeFrom(before)))
 	w.settle()
 	if len(w.Writes) != 0 {
-		t.Errorf("nobody asked for it: %v", w.Writes)
+		t.Errorf("it was not requested: %v", w.Writes)
 	}
 }
 
@@ -693,7 +693,7 @@ func (w *world) try(want error) {
 		}
 	}
 	if err == nil {
-		w.Errorf("nobody tries again what failed: %v", want)
+		w.Errorf("a failed write is not retried: %v", want)
 	}
 	w.Read(w.sm)
 }
@@ -748,7 +748,7 @@ func TestControlPlaneIsNotReclaimed(t *testing.T) {
 		t.Errorf("writes %v", w.Writes)
 	}
 	if notes := w.events(); len(notes) == 0 || !strings.HasPrefix(notes[0], "Warning "+v1alpha1.ReclaimRequestRejectedEvent) {
-		t.Errorf("nobody is told: %q", notes)
+		t.Errorf("no Event: %q", notes)
 	}
 }
 
@@ -824,7 +824,7 @@ func TestEmergencySurge(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLiteralTrueAsks(t *testing.T) {
+func TestOnlyTheLiteralTrueIsARequest(t *testing.T) {
 	w := newWorld(t)
 	for _, value := range []string{"false", "0", "", "True", "1", "yes", " true", "true "} {
 		w.annotate(value)
@@ -856,7 +856,7 @@ func TestHooksOfOthers(t *testing.T) {
 		waits  bool
 	}{
 		"Bypassed": {"The Machine object waits, the owner does not.", children.BypassHooks, false},
-		"Honoured": {"Somebody decided that their hooks come first.", children.HonourHooks, true},
+		"Honoured": {"A flag gives deletion hooks of others precedence.", children.HonourHooks, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -928,8 +928,8 @@ func TestAMachineIsEjectedOnce(t *testing.T) {
 // TestAnOwnerIsServedUntilTheMachineIsEjected checks the count of waiting owners during the last write of an ejection.
 func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 	w := newWorld(t)
-	defer w.rush.Serve()() // another one
-	others := func() bool { return w.rush.Wait([]time.Time{noon}, noon) > 0 }
+	defer w.tracker.Serve()() // another one
+	others := func() bool { return w.tracker.Wait([]time.Time{noon}, noon) > 0 }
 	served := false
 	w.Fail = func(n int) (before, after error) {
 		if w.Writes[n] == "delete GenericInfrastructureMachine" {
@@ -939,7 +939,7 @@ func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 	}
 	w.annotate("true")
 	if _, err := w.reconcile(); err != nil || !served {
-		t.Errorf("nobody knows that an owner waits: %v, %v", err, w.Writes)
+		t.Errorf("the waiting owner is not counted: %v, %v", err, w.Writes)
 	}
 	if others() {
 		t.Error("the owner is still being served")
@@ -949,7 +949,7 @@ func TestAnOwnerIsServedUntilTheMachineIsEjected(t *testing.T) {
 // TestTheRecordWaitsForOtherOwners covers a machine that is gone while two other owners still wait.
 func TestTheRecordWaitsForOtherOwners(t *testing.T) {
 	w := newWorld(t)
-	first, second := w.rush.Serve(), w.rush.Serve()
+	first, second := w.tracker.Serve(), w.tracker.Serve()
 	w.annotate("true")
 	w.settle()
 	want := []string{"patch ScheduledMachine", "patch Machine", "delete Machine", "delete GenericInfrastructureMachine", "patch Node"}

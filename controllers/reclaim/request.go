@@ -24,25 +24,17 @@ func classify(node *corev1.Node, machine *clusterv1.Machine, served v1alpha1.Rec
 	if node == nil || !reclaimapi.Requested(node.Annotations) {
 		return lifecycle.NoRequest
 	}
-	asked := recordOf(node)
-	if asked.Same(served) {
+	switch {
+	case recordOf(node).Same(served):
 		return lifecycle.ServedRequest
-	}
-	if machine == nil {
+	case machine == nil:
 		return lifecycle.FreshRequest
-	}
-	if !host.Is(node) {
+	case !host.Is(node):
 		return lifecycle.ForeignRequest
 	}
+	created, at := children.CreatedAt(machine), requestedAt(node)
 	// A Node that is not older than the Machine cannot carry an older request.
-	created := children.CreatedAt(machine)
-	if !node.CreationTimestamp.Time.Before(created) {
-		return lifecycle.FreshRequest
-	}
-	if requestedSinceReady(node) {
-		return lifecycle.FreshRequest
-	}
-	if at := requestedAt(node); !at.IsZero() && at.Before(created) {
+	if node.CreationTimestamp.Time.Before(created) && !requestedSinceReady(node) && !at.IsZero() && at.Before(created) {
 		return lifecycle.StaleRequest
 	}
 	return lifecycle.FreshRequest

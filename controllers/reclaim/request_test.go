@@ -141,7 +141,7 @@ func TestJudge(t *testing.T) {
 			lifecycle.ServedRequest,
 		},
 		"AnotherHost": {
-			"Somebody else has taken the name.",
+			"Another host has taken the name.",
 			requestingNode(after, after, func(n *corev1.Node) { n.Spec.ProviderID = "lab://other" }), machine,
 			v1alpha1.ReclaimRecord{},
 			lifecycle.ForeignRequest,
@@ -176,7 +176,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := reclaim.Judge(tc.node, tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
+			if got := reclaim.Classify(tc.node, tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 			if tc.node == nil {
@@ -186,7 +186,7 @@ func TestJudge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := reclaim.Judge(trimmed.(*corev1.Node), tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
+			if got := reclaim.Classify(trimmed.(*corev1.Node), tc.machine, tc.served, hostOf(tc.machine)); got != tc.want {
 				t.Errorf("from the cache, whose Nodes are trimmed: got %q, want %q", got, tc.want)
 			}
 		})
@@ -214,13 +214,13 @@ func TestANodeThatIsNotBelievedHasToProveItself(t *testing.T) {
 		node, id, hostSays string
 		want               lifecycle.Request
 	}{
-		"BelievedStays":     {"Somebody has changed the Machine; its Node asks.", known, says("n2", "lab://box"), "n1", "lab://box", "0123", lifecycle.FreshRequest},
-		"ChangedID":         {"Somebody has changed the ID of the Machine.", known, says("n1", "lab://else"), "n1", "lab://box", "0123", lifecycle.FreshRequest},
+		"BelievedStays":     {"The Machine names another Node; the accepted one has the request.", known, says("n2", "lab://box"), "n1", "lab://box", "0123", lifecycle.FreshRequest},
+		"ChangedID":         {"The ID of the Machine was changed.", known, says("n1", "lab://else"), "n1", "lab://box", "0123", lifecycle.FreshRequest},
 		"ChangedIDs":        {"A provider has renamed its machines.", known, says("n1", "lab://else"), "n1", "lab://else", "0123", lifecycle.FreshRequest},
 		"OtherNodeOfHost":   {"The host has joined by another name.", known, says("n2", "lab://box"), "n2", "lab://box", "", lifecycle.FreshRequest},
 		"OtherNode":         {"It is another host's.", known, says("n2", "lab://box"), "n2", "lab://other", "", lifecycle.ForeignRequest},
 		"OtherNodeUnknown":  {"It does not say whose it is.", known, says("n2", "lab://box"), "n2", "", "", lifecycle.ForeignRequest},
-		"SharedProves":      {"Nobody had it before: the owner wins.", ingest.Host{}, says("n1", "lab://box"), "n1", "lab://box", "", lifecycle.FreshRequest},
+		"SharedProves":      {"No Node was accepted before: the owner wins.", ingest.Host{}, says("n1", "lab://box"), "n1", "lab://box", "", lifecycle.FreshRequest},
 		"SharedDoesNot":     {"Another Machine has this Node.", ingest.Host{}, says("n1", "lab://box"), "n1", "lab://other", "", lifecycle.ForeignRequest},
 		"SharedUnknown":     {"Nothing says that it is this host.", ingest.Host{}, says("n1", ""), "n1", "lab://other", "", lifecycle.ForeignRequest},
 		"AnotherMachineID":  {"Another host has taken the name.", known, says("n1", "lab://box"), "n1", "lab://box", "ffff", lifecycle.ForeignRequest},
@@ -230,7 +230,7 @@ func TestANodeThatIsNotBelievedHasToProveItself(t *testing.T) {
 			node := requestingNode(noon, noon, func(n *corev1.Node) {
 				n.Name, n.Spec.ProviderID, n.Status.NodeInfo.MachineID = tc.node, tc.id, tc.hostSays
 			})
-			if got := reclaim.Judge(node, machine, v1alpha1.ReclaimRecord{}, children.Host{Host: tc.believed, Reported: tc.says}); got != tc.want {
+			if got := reclaim.Classify(node, machine, v1alpha1.ReclaimRecord{}, children.Host{Host: tc.believed, Reported: tc.says}); got != tc.want {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 		})

@@ -33,7 +33,7 @@ func (w *world) refuse(write string, err func() error) {
 }
 
 func (w *world) stalled() string {
-	return w.rush.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
+	return w.tracker.StuckReason(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.sm)})
 }
 
 func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {
@@ -50,7 +50,7 @@ func TestAnOwnerWhoWaitsInVainIsSeen(t *testing.T) {
 		}
 	}
 	if why := w.stalled(); !strings.Contains(why, "nobody deletes today, request 1") {
-		t.Errorf("nobody knows why, or its text changes: %q", why)
+		t.Errorf("the cause is missing, or its text changes: %q", why)
 	}
 	notes := w.events()
 	var told []string
@@ -99,7 +99,7 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 		t.Errorf("%d tries in a minute: %v", tries, w.Writes)
 	}
 	if !strings.Contains(w.stalled(), "not now") {
-		t.Errorf("nobody hears of a conflict that lasts: %q", w.stalled())
+		t.Errorf("a persistent conflict is not reported: %q", w.stalled())
 	}
 	w.Fail = nil
 	w.clock.SetTime(w.clock.Now().Add(time.Second))

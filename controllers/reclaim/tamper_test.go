@@ -48,7 +48,7 @@ func newFleet(t *testing.T, two bool) *fleet {
 	c := w.Recorded(interceptor.Funcs{})
 	f.scheduled = &scheduledmachine.Reconciler{
 		Clock: w.clock, Live: c, Actuate: actuate.New(c), Recorder: w.recorder, Watch: noWatch, Hooks: w.hooks,
-		Children: children.Reader{Cached: c, Live: c}, Backoff: wake.Backoff(), ReclaimTracker: w.rush,
+		Children: children.Reader{Cached: c, Live: c}, Backoff: wake.Backoff(), ReclaimTracker: w.tracker,
 		Reader:       w.Indexed(c, scheduledmachine.HostIndex, scheduledmachine.HostKeys),
 		ClusterCache: clustercache.NewFakeClusterCache(c, client.ObjectKey{Namespace: w.sm.Namespace, Name: "lab"}),
 	}
@@ -201,7 +201,7 @@ func (f *fleet) wantAnotherUntouched() {
 		}
 	}
 	if !f.another.ScheduleEnabled() || len(f.another.Annotations) != 0 {
-		f.Errorf("nobody asked for it: %+v", f.another)
+		f.Errorf("it was not requested: %+v", f.another)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestNoMarkOfOursKeepsAMachineFromItsOwner(t *testing.T) {
 					f.settle()
 				}, strings.HasSuffix(name, "OfAnother"))
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-without, +with somebody who tampers:\n%s", diff)
+					t.Errorf("-without, +with a client that tampers:\n%s", diff)
 				}
 			})
 		}

@@ -73,7 +73,7 @@ func (w *world) run(again time.Duration) *recordingQueue {
 		Children:     children.Reader{Cached: c, Live: mgr.GetAPIReader()},
 		ClusterCache: clustercache.NewFakeClusterCache(w.Client, client.ObjectKeyFromObject(w.cluster)),
 	}
-	opts := workers.New(clock.RealClock{}).Options(1, workers.Deadline)
+	opts := workers.New(clock.RealClock{}).Options(1)
 	opts.SkipNameValidation = new(true)
 	newQueue, q := opts.NewQueue, &recordingQueue{}
 	opts.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {

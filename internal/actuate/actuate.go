@@ -146,8 +146,8 @@ func (a *Actuator) Patch(ctx context.Context, obj, before client.Object, opts ..
 	return a.done(ctx, "patching", obj, asConflict(obj, a.client.Patch(ctx, obj, byUID(before), opts...)))
 }
 
-// byUID returns a merge patch that includes the UID as if it had been added. The API server rejects a patch
-// that changes the UID.
+// byUID returns a merge patch that contains the UID. The API server rejects it for another object of the same name,
+// because it would change the UID of that object.
 func byUID(before client.Object) client.Patch {
 	if named, ok := before.DeepCopyObject().(client.Object); ok {
 		named.SetUID("")

@@ -76,8 +76,8 @@ func TestAWriteNamesItsObject(t *testing.T) {
 	}
 }
 
-// TestWhyIsWrittenBeforeAnythingIsTaken reads the Machine at each write of a departure.
-func TestWhyIsWrittenBeforeAnythingIsTaken(t *testing.T) {
+// TestTheRecordIsWrittenBeforeAnyDeletion reads the Machine at each write of a departure.
+func TestTheRecordIsWrittenBeforeAnyDeletion(t *testing.T) {
 	at := time.Date(2026, time.March, 2, 17, 0, 0, 0, time.UTC)
 	cases := map[string]struct {
 		reason v1alpha1.DepartureReason

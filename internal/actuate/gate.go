@@ -26,9 +26,6 @@ type Gate struct {
 // Suppresses reports whether writes are suppressed.
 func (g *Gate) Suppresses() bool { return g.Paused || g.DryRun }
 
-// showsStatus reports whether the status of a ScheduledMachine is written nevertheless.
-func (g *Gate) showsStatus() bool { return !g.DryRun }
-
 // Suppressed is the error of a write that was not sent because of a pause or dry run. It is not a failure and
 // nothing changed. Callers do not retry because of it: the suppression lasts until the manager restarts.
 type Suppressed struct{ by audit.Outcome }

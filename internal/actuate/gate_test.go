@@ -332,8 +332,8 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// TestTheTransportRefuses sends requests that a suppressing Actuator does not send.
-func TestTheTransportRefuses(t *testing.T) {
+// TestTheTransportSuppressesWrites sends requests that a suppressing Actuator does not send.
+func TestTheTransportSuppressesWrites(t *testing.T) {
 	const sms = "/apis/5spot.finos.org/v1alpha1/namespaces/farm/scheduledmachines/box"
 	merge := "application/merge-patch+json"
 	cases := map[string]struct {
@@ -434,6 +434,6 @@ func TestTheTransportGuardsWorkloadClusters(t *testing.T) {
 	}
 	_, err = a.Remote(t.Context(), clustercache.NewFakeEmptyClusterCache(), lab)
 	if !errors.Is(err, clustercache.ErrClusterNotConnected) {
-		t.Errorf("nobody is connected: %v", err)
+		t.Errorf("the cluster is not connected: %v", err)
 	}
 }

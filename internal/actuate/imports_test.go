@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNobodyElseCanWrite searches for packages of the manager that could create a client. A linter forbids the
-// write methods of clients that are passed in.
-func TestNobodyElseCanWrite(t *testing.T) {
+// TestOnlyThisPackageMakesWritingClients searches for packages of the manager that could create a client. A linter
+// forbids the write methods of clients that are passed in.
+func TestOnlyThisPackageMakesWritingClients(t *testing.T) {
 	makes := []string{
 		"k8s.io/client-go/rest", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/metadata",
 		"k8s.io/client-go/scale", "k8s.io/client-go/gentype", "k8s.io/client-go/tools/clientcmd",

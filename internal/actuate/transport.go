@@ -55,7 +55,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if allowed.MatchString(req.URL.Path) {
 		return t.next.RoundTrip(req)
 	}
-	if t.gate.showsStatus() && statuses.MatchString(req.URL.Path) {
+	if !t.gate.DryRun && statuses.MatchString(req.URL.Path) {
 		if same, ok := withoutPhase(req); ok {
 			return t.next.RoundTrip(same)
 		}

@@ -36,7 +36,7 @@ type Clock struct {
 	changed       func()
 }
 
-// New returns a Clock that has no sample yet: its trust is Untold.
+// New returns a Clock that has no sample yet: its trust is Unsampled.
 func New(local clock.PassiveClock) *Clock {
 	return &Clock{local: local, elapsed: func(from, to time.Time) time.Duration { return to.Sub(from) }}
 }

@@ -48,7 +48,7 @@ func sample(t *testing.T, c *apiclock.Clock, s *apiServer) rails.Trust {
 	return c.Trust()
 }
 
-func TestAnswersTellTheTime(t *testing.T) {
+func TestTrustByDateHeaders(t *testing.T) {
 	const s = time.Second
 	for name, tc := range map[string]struct {
 		reason string
@@ -59,10 +59,10 @@ func TestAnswersTellTheTime(t *testing.T) {
 		"AMinute":   {"A minute is no harm, and the answer has no more than seconds.", apiServer{status: 200, ahead: 61*s - 1}, rails.Trusted},
 		"Ahead":     {"", apiServer{status: 200, ahead: 63 * s}, rails.Suspect},
 		"Behind":    {"", apiServer{status: 200, ahead: -62 * s}, rails.Suspect},
-		"Slow":      {"Nobody knows when on its way an answer told the time.", apiServer{status: 200, ahead: 80 * s, takes: 90 * s}, rails.Trusted},
+		"Slow":      {"It is unknown when during the call the header was written.", apiServer{status: 200, ahead: 80 * s, takes: 90 * s}, rails.Trusted},
 		"NotFound":  {"It is the API server that says so.", apiServer{status: 404, ahead: time.Hour}, rails.Suspect},
-		"Broken":    {"Somebody in between may say so, with a clock of its own.", apiServer{status: 502, ahead: time.Hour}, rails.Untold},
-		"SaysNever": {"An answer without a time is none.", apiServer{status: 200, silent: true}, rails.Untold},
+		"Broken":    {"A proxy with another clock may have written the answer.", apiServer{status: 502, ahead: time.Hour}, rails.Unsampled},
+		"SaysNever": {"An answer without a time is none.", apiServer{status: 200, silent: true}, rails.Unsampled},
 	} {
 		tc.server.ours = clocktesting.NewFakePassiveClock(noon)
 		if got := sample(t, apiclock.New(tc.server.ours), &tc.server); got != tc.want {
@@ -71,8 +71,8 @@ func TestAnswersTellTheTime(t *testing.T) {
 	}
 }
 
-// TestWhoeverWaitsHearsOfIt has our clock be wrong, and be put right.
-func TestWhoeverWaitsHearsOfIt(t *testing.T) {
+// TestOnChangeIsCalledOnEachChange has our clock be wrong, and be put right.
+func TestOnChangeIsCalledOnEachChange(t *testing.T) {
 	s := &apiServer{ours: clocktesting.NewFakePassiveClock(noon), status: 200}
 	c, told := apiclock.New(s.ours), 0
 	c.OnChange(func() { told++ })
@@ -101,7 +101,7 @@ func TestNilTrusts(t *testing.T) {
 	var c *apiclock.Clock
 	c.OnChange(nil)
 	if c.Trust() != rails.Trusted {
-		t.Error("nobody compares, and nobody may leave")
+		t.Error("a nil Clock must be trusted")
 	}
 }
 

@@ -124,7 +124,7 @@ func (l *Log) Write(line Line) {
 func (l *Log) append(text []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.follow(); err != nil {
+	if err := l.reopenIfRotated(); err != nil {
 		l.fail(fmt.Errorf("opening audit log again: %w", err))
 		return
 	}
@@ -140,8 +140,8 @@ func (l *Log) append(text []byte) {
 	}
 }
 
-// follow reopens the file after a rotation.
-func (l *Log) follow() error {
+// reopenIfRotated opens the file again after a rotation.
+func (l *Log) reopenIfRotated() error {
 	f, ok := l.out.(*os.File)
 	if !ok || l.path == "" || !rotated(f, l.path) {
 		return nil

@@ -61,7 +61,7 @@ func TestOpen(t *testing.T) {
 		"Empty":    {"Off is the default: no file is made.", "", nil, 0},
 		"File":     {"It is made.", path, nil, 1},
 		"Again":    {"A restart appends, and loses nothing.", path, nil, 2},
-		"NoFolder": {"Whoever starts the manager learns of it then.", filepath.Join(dir, "none", "audit.jsonl"), fs.ErrNotExist, 2},
+		"NoFolder": {"The manager does not start.", filepath.Join(dir, "none", "audit.jsonl"), fs.ErrNotExist, 2},
 	}
 	for _, name := range []string{"Empty", "File", "Again", "NoFolder"} {
 		tc := cases[name]
@@ -147,9 +147,9 @@ func TestAFileThatIsRotatedIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAFile has a volume that hangs. Write does not block, surplus lines are counted, and Flush
+// TestWriteDoesNotBlockOnAFile has a volume that hangs. Write does not block, surplus lines are counted, and Flush
 // ends.
-func TestNobodyWaitsForAFile(t *testing.T) {
+func TestWriteDoesNotBlockOnAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read, write := io.Pipe() // There is no reader and no buffer.
 		log := audit.Begin(write)

@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 		"Torn":           {"The disk was full in the middle of a line.", `{"time":"2026-03-02T17:00:00Z","ki`, "no line of an audit log: unexpected end of JSON input"},
 		"Log":            {"The manager's own log is on the same stream.", `I0302 17:00:00.000000 1 main.go:10] "Starting"`, "no line of an audit log: invalid character 'I' looking for beginning of value"},
 		"LogOfJSON":      {"Its log may be JSON, too.", `{"ts":1.5,"msg":"Starting"}`, "no line of an audit log: it has no time"},
-		"NoKind":         {"Nobody could say what was done.", `{"time":"2026-03-02T17:00:00Z","action_id":"a","outcome":"success"}`, "no line of an audit log: it has no kind"},
+		"NoKind":         {"The action is unknown.", `{"time":"2026-03-02T17:00:00Z","action_id":"a","outcome":"success"}`, "no line of an audit log: it has no kind"},
 		"NoOutcome":      {"It would count as done.", `{"time":"2026-03-02T17:00:00Z","kind":"Join","action_id":"a"}`, "no line of an audit log: it has no outcome"},
 		"UnknownOutcome": {"A person could not count it.", `{"time":"2026-03-02T17:00:00Z","kind":"Join","action_id":"a","outcome":"maybe"}`, `no line of an audit log: unknown outcome "maybe"`},
 		"Two":            {"What is torn takes the next with it.", `{"time":"2026-03-02T17:00:00Z","kind":"Join","action_id":"a","outcome":"success"}{}`, "no line of an audit log: invalid character '{' after top-level value"},

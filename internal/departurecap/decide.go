@@ -149,12 +149,7 @@ func (c Candidate) aged(now time.Time) bool {
 }
 
 // waits returns since when c waits for an admission. An admission that it could not use restarts the wait.
-func (c Candidate) waits() time.Time {
-	if c.Refused.After(c.Since) {
-		return c.Refused
-	}
-	return c.Since
-}
+func (c Candidate) waits() time.Time { return Latest(c.Since, c.Refused) }
 
 // compare orders candidates by priority, the lowest first. Within a priority, the earliest window end comes
 // first, and candidates without a window end last.

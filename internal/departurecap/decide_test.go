@@ -88,12 +88,12 @@ func TestDecide(t *testing.T) {
 		want   outcome
 	}{
 		"NoCandidates": {
-			reason: "A settled Cluster needs nobody to look again.",
+			reason: "A settled Cluster needs no other run.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 40, Started: ago(5 * s)}}, limits: oneInTwenty,
 			want: outcome{Members: 41, Cap: 2, Next: never},
 		},
 		"OneLeavesAtOnce": {
-			reason: "Case 13: a machine that ends alone waits for nobody, and for no tick.",
+			reason: "Case 13: the only candidate starts at once.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 1}, Candidates: list{scheduled("a", ended(0))}}, limits: oneInTwenty,
 			want: outcome{Admitted: []string{"a"}, Members: 1, Cap: 1, Next: never},
 		},
@@ -138,7 +138,7 @@ func TestDecide(t *testing.T) {
 			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
 		},
 		"EmergenciesUseTheLimit": {
-			reason: "Case 26: three owners came back, so nobody else starts.",
+			reason: "Case 26: three owners came back, so no other machine starts.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 37, Started: ago(s, 2*s, 3*s)}, Candidates: list{scheduled("a")}}, limits: oneInTwenty,
 			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 9 * s},
 		},
@@ -154,7 +154,7 @@ func TestDecide(t *testing.T) {
 			want:   outcome{Admitted: []string{"b"}, Deferred: []string{"c BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 1, Next: 10 * s},
 		},
 		"EarliestEndThenName": {
-			reason: "Case 12: of equal priority whoever is late the longest; who has no end after them.",
+			reason: "Case 12: at equal priority, the earliest window end first; machines without one last.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 5}, Candidates: list{a, scheduled("d", ended(m)), scheduled("c", ended(m)), scheduled("b", ended(2*m))}},
 			limits: fraction("0.4"),
 			want: outcome{
@@ -210,7 +210,7 @@ func TestDecide(t *testing.T) {
 			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
 		},
 		"Held": {
-			reason: "The first hold counts, and holds whoever is late.",
+			reason: "The first hold counts, also for candidates that have waited long.",
 			fleet: departurecap.Fleet{
 				Counts: departurecap.Counts{Active: 40}, Candidates: list{scheduled("a", ended(time.Hour)), b},
 				Holds: []departurecap.Hold{{Reason: v1alpha1.DeparturesHeldReason}, {Reason: v1alpha1.ClockSuspectReason}, wipe},
@@ -237,7 +237,7 @@ func TestDecide(t *testing.T) {
 			},
 		},
 		"UnknownLane": {
-			reason: "What nobody knows waits as long as any.",
+			reason: "An unknown lane waits as the lane Unscheduled.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 1}, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Holds: []departurecap.Hold{wipe}},
 			limits: oneInTwenty,
 			want:   outcome{Held: []string{"a WipeQuarantine"}, Members: 1, Cap: 1, Next: never},
@@ -381,7 +381,7 @@ func TestDecideKeepsWhatItIsGiven(t *testing.T) {
 	started, candidates := slices.Clone(f.Started), slices.Clone(f.Candidates)
 	departurecap.Decide(f, oneInTwenty)
 	if diff := cmp.Diff(started, f.Started) + cmp.Diff(candidates, f.Candidates); diff != "" {
-		t.Errorf("somebody else's lists were changed:\n%s", diff)
+		t.Errorf("the caller's lists were changed:\n%s", diff)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestOf(t *testing.T) {
 		fraction string
 		n, want  int
 	}{
-		{"Case 1: an empty Cluster; nobody asks.", "0.05", 0, 1},
+		{"Case 1: an empty Cluster has no candidates.", "0.05", 0, 1},
 		{"Case 1: at least one.", "0.05", 1, 1},
 		{"Case 1: rounded down.", "0.05", 19, 1},
 		{"Case 1: rounded down.", "0.05", 21, 1},
@@ -63,11 +63,11 @@ func TestParseFraction(t *testing.T) {
 		}
 	}
 	for text, reason := range map[string]string{
-		"NaN": "Case 4.", "1.5": "Case 4.", "nan": "Case 4.", "Inf": "No number is that large.", "-0.05": "Nobody comes back by it.",
-		"-0": "Whoever writes a sign means something else.", "+0.05": "The same.", "1.000001": "More than all.", "2": "More than all.",
+		"NaN": "Case 4.", "1.5": "Case 4.", "nan": "Case 4.", "Inf": "No number is that large.", "-0.05": "Negative.",
+		"-0": "A sign is a mistake.", "+0.05": "The same.", "1.000001": "More than all.", "2": "More than all.",
 		"": "Unset is not off.", ".": "Nothing.", ".5": "One way to write it.", "1.": "The same.", "5e-2": "The same.",
 		"5%": "The same.", "0,05": "The same.", "0.0000001": "As zero it would turn the limit off.", "1/20": "Not decimal.", "0x1": "Not decimal.",
-		"99999999999999999999": "More than fits.", "0.05.0": "Two points.", "\u0660": "A digit of another script.", "${FIVESPOT_CAP}": "Nobody filled it in.", "\t0.05": "One way to write it.",
+		"99999999999999999999": "More than fits.", "0.05.0": "Two points.", "\u0660": "A digit of another script.", "${FIVESPOT_CAP}": "A variable without a value.", "\t0.05": "One way to write it.",
 	} {
 		f, err := departurecap.ParseFraction(text)
 		if err == nil {

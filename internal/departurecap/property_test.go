@@ -80,9 +80,9 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 	})
 }
 
-// TestEverybodyLeaves is P3: without new candidates all start, as soon as a planner that runs every 10 s would
+// TestAllCandidatesStart is P3: without new candidates all start, as soon as a planner that runs every 10 s would
 // admit them.
-func TestEverybodyLeaves(t *testing.T) {
+func TestAllCandidatesStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &cluster{limits: oneInTwenty}
 		c.Now, c.Candidates = noon, drawCandidates(1, 150).Draw(t, "fleet")

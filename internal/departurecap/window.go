@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Recent returns the starts within Window before now, oldest first. A start after now counts as a start at now:
-// a clock that was set back raises no limit. A caller that stores the result instead of its argument counts
-// such a start for at most Window.
+// Recent returns the starts within Window before now, oldest first. A start after now counts as a start at now.
+// Otherwise more machines could leave after the clock was set back. A caller that stores the result instead of its
+// argument counts such a start for at most one Window.
 func Recent(started []time.Time, now time.Time) []time.Time { return Within(started, now, Window) }
 
 // Within is Recent for another duration.
@@ -56,6 +56,14 @@ func (p Plan) next(f Fleet, limit Fraction, started []time.Time) time.Time {
 		}
 	}
 	return now.Add(Window) // Candidates of other Clusters come first.
+}
+
+// Latest returns the later of two instants.
+func Latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // Earliest returns the earlier of two instants. Zero means never.

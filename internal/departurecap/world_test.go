@@ -365,10 +365,10 @@ func drawLimits() *rapid.Generator[departurecap.Fraction] {
 	return rapid.SampledFrom([]departurecap.Fraction{fraction("0.05"), fraction("0.05"), fraction("0.29"), fraction("0.000001"), fraction("1"), 0})
 }
 
-// TestWhateverHappens is P1, P2, P4, P6, P8, P16 and P22. Whatever people, owners, clocks and crashes do, the
+// TestStartsNeverExceedTheLimit is P1, P2, P4, P6, P8, P16 and P22. Whatever people, owners, clocks and crashes do, the
 // starts within 10 s never exceed the limit. Starts are in order, no machine starts twice, and additional
 // planner runs have no effect.
-func TestWhateverHappens(t *testing.T) {
+func TestStartsNeverExceedTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, steps := drawWorld(t)
 		t.Repeat(steps)

@@ -92,7 +92,7 @@ func TestWhatAnExtensionSays(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAnswer(t *testing.T) {
+func TestInvalidResponses(t *testing.T) {
 	t.Parallel()
 	slow := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // The server detects the end of the connection only after it has read everything.

@@ -61,15 +61,10 @@ func PresenceOf(obj metav1.Object, cluster client.ObjectKey) Presence {
 
 // Claim sets the label of 5-Spot, and annotations that name the Cluster.
 func Claim(obj metav1.Object, cluster client.ObjectKey) {
-	obj.SetLabels(With(obj.GetLabels(), map[string]string{ManagedByLabel: ManagedBy}))
-	obj.SetAnnotations(With(obj.GetAnnotations(), map[string]string{
+	obj.SetLabels(labels.Merge(obj.GetLabels(), map[string]string{ManagedByLabel: ManagedBy}))
+	obj.SetAnnotations(labels.Merge(obj.GetAnnotations(), map[string]string{
 		clusterv1.ClusterNamespaceAnnotation: cluster.Namespace, clusterv1.ClusterNameAnnotation: cluster.Name,
 	}))
-}
-
-// With returns all with the pairs of some.
-func With(all, some map[string]string) map[string]string {
-	return labels.Merge(all, some)
 }
 
 // ErrForeign means that an object of another writer has a name that 5-Spot needs.

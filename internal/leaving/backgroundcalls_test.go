@@ -97,7 +97,7 @@ func question(machine, step string) CallKey {
 	return CallKey{Machine: types.UID(machine), Step: types.UID(step), Phase: "first"}
 }
 
-func TestASlowStepHoldsNobodyElseUp(t *testing.T) {
+func TestASlowStepDelaysNoOtherStep(t *testing.T) {
 	inOffice(t, func(o *office) {
 		const machines = 1000
 		for i := range machines {
@@ -180,7 +180,7 @@ func TestAMachineThatGoesGivesItsPlace(t *testing.T) {
 	})
 }
 
-func TestWhoIsNotAskedAnyMore(t *testing.T) {
+func TestRetainStepsCancelsTheOthers(t *testing.T) {
 	inOffice(t, func(o *office) {
 		o.startCall("box", "a", time.Second)
 		o.startCall("box", "b", time.Second)
@@ -198,7 +198,7 @@ func TestWhoIsNotAskedAnyMore(t *testing.T) {
 	})
 }
 
-func TestAnotherVersionIsAskedAnew(t *testing.T) {
+func TestANewVersionIsCalledAgain(t *testing.T) {
 	inOffice(t, func(o *office) {
 		o.startCall("box", "lb", slowly)
 		o.wait(time.Second)
@@ -212,7 +212,7 @@ func TestAnotherVersionIsAskedAnew(t *testing.T) {
 	})
 }
 
-func TestWhoIsToldHearsItOnce(t *testing.T) {
+func TestNotifyCallsOnce(t *testing.T) {
 	inOffice(t, func(o *office) {
 		for i := range MaxConcurrentCalls - 1 {
 			o.startCall(fmt.Sprint("m", i), "lb", slowly)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestALookIsWeighed(t *testing.T) {
+func TestRemoteCheckVerdict(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
@@ -42,14 +42,14 @@ func TestALookIsWeighed(t *testing.T) {
 		"Failed":       {"It is tried again, in a while.", said(4, failed), at(-30), Verdict{Holds: true, Again: at(1), Note: "no route to host" + latest(30)}, false},
 		"TryAgain":     {"Now.", said(5, failed), at(-30), Verdict{Holds: true, Again: at(30), Note: "no route to host" + latest(30)}, true},
 		"Over":         {"It lets go, and says so.", said(3, waits), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: lab/a"}, false},
-		"OverOpen":     {"A call that hangs holds nobody.", open(Progress{Asked: at(-30)}), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: pods have not been looked at yet"}, false},
+		"OverOpen":     {"A call that hangs holds no Machine.", open(Progress{Asked: at(-30)}), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: pods have not been looked at yet"}, false},
 		"LastTurn":     {"The deadline is nearer than the next look.", said(1, waits), at(-59), Verdict{Holds: true, Again: at(1), Note: "lab/a" + latest(1)}, false},
 		"Late":         {"A manager that comes late asks once.", Progress{}, at(-600), Verdict{Holds: true, Again: at(10)}, true},
 		"Ahead":        {"A clock that is behind gives it no more than it has.", said(1, waits), at(600), Verdict{Holds: true, Again: at(2), Note: "lab/a" + latest(30)}, false},
 		"HeldByOthers": {"It may change its mind.", said(1, Response{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b", Again: at(4)}, false},
-		"HeldLong":     {"It looks once more, and nobody waits for that.", said(5, Response{Missed: true, Says: "lab/b"}), at(-30), Verdict{Missed: true, Note: "lab/b"}, true},
+		"HeldLong":     {"It checks once more, and the Machine does not wait for that.", said(5, Response{Missed: true, Says: "lab/b"}), at(-30), Verdict{Missed: true, Note: "lab/b"}, true},
 		"HeldOpen":     {"One call at a time.", open(said(5, Response{})), at(-30), Verdict{}, false},
-		"HeldOver":     {"It holds nobody any more.", said(5, Response{}), at(-60), Verdict{}, false},
+		"HeldOver":     {"It holds the Machine no longer.", said(5, Response{}), at(-60), Verdict{}, false},
 	} {
 		l.RecheckInterval = 0
 		if strings.HasPrefix(name, "Held") {

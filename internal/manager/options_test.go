@@ -57,7 +57,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatNobodyFilledIn(t *testing.T) {
+func TestParseRefusesVariablesWithoutAValue(t *testing.T) {
 	o := NewOptions()
 	err := o.Parse(o.FlagSet("manager"), []string{"--v=${FIVESPOT_LOG_LEVEL:=2}"})
 	if err == nil || !strings.Contains(err.Error(), "FIVESPOT_LOG_LEVEL") || !strings.Contains(err.Error(), "clusterctl generate yaml") {
@@ -111,14 +111,14 @@ func TestTheFlagsMakeTheGate(t *testing.T) {
 		log            bool
 		err            string
 	}{
-		"Defaults":   {"A manager works unless somebody says otherwise.", "", false, false, false, ""},
+		"Defaults":   {"A manager acts unless a flag says otherwise.", "", false, false, false, ""},
 		"Paused":     {"", "--actuation-paused", true, false, false, ""},
 		"DryRun":     {"", "--dry-run", false, true, false, ""},
 		"Both":       {"Each is kept: the gate knows which wins.", "--actuation-paused --dry-run", true, true, false, ""},
 		"Manifest":   {"What clusterctl fills in by default is off.", "--actuation-paused=false --dry-run=false --audit-log=", false, false, false, ""},
 		"Log":        {"", "--audit-log=" + log, false, false, true, ""},
 		"Stdout":     {"", "--audit-log=-", false, false, true, ""},
-		"Unwritable": {"Whoever starts the manager learns which flag and which file.", "--audit-log=/none/audit.jsonl", false, false, false, "--audit-log=/none/audit.jsonl: open /none/audit.jsonl: "},
+		"Unwritable": {"The error names the flag and the file.", "--audit-log=/none/audit.jsonl", false, false, false, "--audit-log=/none/audit.jsonl: open /none/audit.jsonl: "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -31,8 +31,8 @@ func TestCovers(t *testing.T) {
 		"AnotherEnd":   {"By a zone or a clock that changed, this is not the end that was announced.", inTime, after(time.Hour), 3, false},
 		"AnotherZone":  {"The same instant is the same in any zone.", inTime, noon.In(time.FixedZone("", 3600)), 3, true},
 		"Nothing":      {"Nothing was announced.", rails.Announcement{}, noon, 0, false},
-		"NothingEnds":  {"Neither by nobody for no time.", rails.Announcement{}, time.Time{}, 0, false},
-		"SinceUnknown": {"Nobody knows since when it has been announced.", with(func(a *rails.Announcement) { a.Since = time.Time{} }), noon, 3, false},
+		"NothingEnds":  {"No announcement covers no end.", rails.Announcement{}, time.Time{}, 0, false},
+		"SinceUnknown": {"It is unknown when the end was announced.", with(func(a *rails.Announcement) { a.Since = time.Time{} }), noon, 3, false},
 		"InTheFuture":  {"The clock that announced it was ahead.", with(func(a *rails.Announcement) { a.Since = after(time.Hour) }), noon, 3, false},
 	} {
 		if got := tc.announced.Covers(tc.end, tc.generation); got != tc.want {

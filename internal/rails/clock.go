@@ -12,9 +12,9 @@ const MaxSkew = time.Minute
 type Trust int
 
 const (
-	// Untold means that the API server has not answered yet. Nothing is wrong: the warm-up holds all candidates until
+	// Unsampled means that the API server has not answered yet. Nothing is wrong: the warm-up holds all candidates until
 	// then.
-	Untold Trust = iota
+	Unsampled Trust = iota
 	// Trusted means that no witness of package apiclock contradicts the clock.
 	Trusted
 	// Suspect means that the clock may be wrong. No machine joins or leaves by it. Owners' requests and kill
@@ -22,7 +22,7 @@ const (
 	Suspect
 )
 
-// Clock derives the trust from samples. The zero value is Untold.
+// Clock derives the trust from samples. The zero value is Unsampled.
 type Clock struct {
 	trust       Trust
 	goodSamples int // right samples in a row while suspect

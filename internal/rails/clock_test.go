@@ -19,13 +19,13 @@ func TestClock(t *testing.T) {
 		samples []time.Duration
 		want    rails.Trust
 	}{
-		"None":          {"Nobody has told the time, and nothing is wrong.", nil, rails.Untold},
+		"None":          {"There is no sample yet, and nothing is wrong.", nil, rails.Unsampled},
 		"First":         {"One sample is enough to begin with.", []time.Duration{right}, rails.Trusted},
 		"AMinute":       {"A minute is no more than a minute.", []time.Duration{minute, -minute}, rails.Trusted},
 		"Ahead":         {"Case 51: one that is wrong is enough.", []time.Duration{right, right, right, 6 * time.Hour}, rails.Suspect},
 		"Behind":        {"Either way.", []time.Duration{-wrong}, rails.Suspect},
 		"JustOver":      {"A nanosecond counts.", []time.Duration{wrong}, rails.Suspect},
-		"VeryFarBehind": {"A year that nobody can count to.", []time.Duration{math.MinInt64}, rails.Suspect},
+		"VeryFarBehind": {"The smallest duration.", []time.Duration{math.MinInt64}, rails.Suspect},
 		"Two":           {"Two are not enough.", []time.Duration{wrong, right, right}, rails.Suspect},
 		"Three":         {"Three are.", []time.Duration{wrong, right, right, right}, rails.Trusted},
 		"NotInARow":     {"A wrong one between them begins anew.", []time.Duration{wrong, right, right, wrong, right, right}, rails.Suspect},
@@ -53,7 +53,7 @@ func TestSuspicionEndsAfterThreeInARow(t *testing.T) {
 			} else if right++; right >= 3 {
 				suspect = false
 			}
-			if got := c.Trust(); (got == rails.Suspect) != suspect || got == rails.Untold {
+			if got := c.Trust(); (got == rails.Suspect) != suspect || got == rails.Unsampled {
 				t.Fatalf("%d after %d in a row are right", got, right)
 			}
 		}

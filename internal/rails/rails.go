@@ -17,24 +17,3 @@ const (
 	// confirmations is how many checks in a row confirm an unlikely result.
 	confirmations = 3
 )
-
-// A tally counts checks with the same result. The zero value has counted none.
-type tally struct {
-	n    int
-	last time.Time // the latest check that counted
-}
-
-// add counts a check at now if it is at least Apart after the latest one that counted. The bool reports
-// whether there are enough. If the clock was set back, the next check counts after Apart.
-func (t tally) add(now time.Time) (tally, bool) {
-	switch {
-	case t.n > 0 && now.Before(t.last):
-		t.last = now
-	case t.n == 0 || now.Sub(t.last) >= Apart:
-		t = tally{t.n + 1, now}
-	}
-	return t, t.n >= confirmations
-}
-
-// next returns when another check counts.
-func (t tally) next() time.Time { return t.last.Add(Apart) }

@@ -28,8 +28,8 @@ type Lead struct {
 	// Lease is the lease duration: for so long another manager that cannot renew its lease may still act as
 	// leader.
 	Lease time.Duration
-	// Told reports that the API server has responded with its time.
-	Told bool
+	// Sampled reports that the API server has responded with its time.
+	Sampled bool
 }
 
 // WarmUp returns the stage at now, and when it changes by time alone, zero if it does not. All departures wait
@@ -38,7 +38,7 @@ func (l Lead) WarmUp(now time.Time) (WarmUp, time.Time) {
 	cold := l.Since.Add(departurecap.Window)
 	lease := l.Since.Add(l.Lease)
 	switch {
-	case !l.Told:
+	case !l.Sampled:
 		return Cold, time.Time{}
 	case now.Before(cold):
 		return Cold, cold

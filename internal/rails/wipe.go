@@ -87,11 +87,16 @@ func (w Wipe) Judge(c Count) (Wipe, WipeVerdict) {
 	if !suspected {
 		return w.acceptCount(c), Accepted
 	}
-	seen, enough := tally{w.Held, w.heldAt}.add(c.At)
-	if enough {
+	switch {
+	case w.Held > 0 && c.At.Before(w.heldAt): // The clock was set back: the next check counts after Apart.
+		w.heldAt = c.At
+	case w.Held == 0 || c.At.Sub(w.heldAt) >= Apart:
+		w.Held, w.heldAt = w.Held+1, c.At
+	}
+	if w.Held >= confirmations {
 		return Wipe{Baseline: c.Kept}, Confirmed
 	}
-	return Wipe{Baseline: w.Baseline, Held: seen.n, heldAt: seen.last}, Quarantined
+	return Wipe{Baseline: w.Baseline, Held: w.Held, heldAt: w.heldAt}, Quarantined
 }
 
 // Grow accepts a count only if it is higher. It is for the warm-up, when not all machines are known.
@@ -120,7 +125,7 @@ func (w Wipe) acceptCount(c Count) Wipe {
 func (w Wipe) Next() time.Time {
 	switch {
 	case w.Held > 0:
-		return tally{w.Held, w.heldAt}.next()
+		return w.heldAt.Add(Apart)
 	case !w.since.IsZero():
 		return w.since.Add(Apart)
 	default:

@@ -42,7 +42,7 @@ func TestWipe(t *testing.T) {
 		looks    []look
 	}{
 		"Wipe": {
-			"Case 30: of twenty nobody is to stay. It is held until three looks agree.", 20, []look{
+			"Case 30: none of twenty would stay. They are held until three checks agree.", 20, []look{
 				{1 * s, 0, 0, seen{quarantined, 1, 20, 11 * s}},
 				{11 * s, 0, 0, seen{quarantined, 2, 20, 21 * s}},
 				{21 * s, 0, 0, seen{confirmed, 0, 0, 0}},
@@ -50,7 +50,7 @@ func TestWipe(t *testing.T) {
 			},
 		},
 		"LooksTooClose": {
-			"However often somebody looks, it takes twenty seconds.", 20, []look{
+			"It takes twenty seconds, however many checks there are.", 20, []look{
 				{0, 0, 0, seen{quarantined, 1, 20, 10 * s}},
 				{1 * s, 0, 0, seen{quarantined, 1, 20, 10 * s}},
 				{10*s - 1, 0, 0, seen{quarantined, 1, 20, 10 * s}},

@@ -67,14 +67,7 @@ func Register(registry prometheus.Registerer, version string) error {
 			return err
 		}
 	}
-	start()
-	build.WithLabelValues(version, runtime.Version()).Set(1)
-	return nil
-}
-
-// start sets the counters to zero, so that the first increase is visible.
-func start() {
-	for _, r := range ingest.Reasons {
+	for _, r := range ingest.Reasons { // The counters start at zero, so that the first increase is visible.
 		rejected.WithLabelValues(string(r))
 	}
 	for _, kind := range audit.Kinds {
@@ -84,6 +77,8 @@ func start() {
 			actions.WithLabelValues(string(kind), string(outcome))
 		}
 	}
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	return nil
 }
 
 // Counted wraps a reconciler and counts its errors as failures of that controller. It sets the counter to zero,

@@ -19,7 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/ingest"
 )
 
-func TestTheManagerTellsOfItself(t *testing.T) {
+func TestFailuresAndBuildInfo(t *testing.T) {
 	failures.Reset()
 	registry := prometheus.NewRegistry()
 	if err := Register(registry, "v1.2.3"); err != nil {
@@ -57,7 +57,7 @@ fivespot_build_info{goversion=%q,version="v1.2.3"} 1
 	}
 }
 
-func TestTheManagerTellsThatItCarriesNothingOut(t *testing.T) {
+func TestGatesAreReported(t *testing.T) {
 	for _, tc := range []struct {
 		paused, dryRun bool
 		want           [2]float64

@@ -12,8 +12,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 )
 
-// TestARejectionIsToldWhenItComes checks that a rejection is reported once, and again after it had ended.
-func TestARejectionIsToldWhenItComes(t *testing.T) {
+// TestEachRejectionIsReportedOnce checks that a rejection is reported once, and again after it had ended.
+func TestEachRejectionIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	node, id := ingest.Rejection{Reason: ingest.NodeRef, Message: "n"}, ingest.Rejection{Reason: ingest.ProviderID, Message: "i"}
 	box, other := client.ObjectKey{Namespace: "farm", Name: "box"}, client.ObjectKey{Namespace: "farm", Name: "other"}

@@ -18,7 +18,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workers"
 )
 
-func TestWhatAnOwnerWaitsForOvertakes(t *testing.T) {
+func TestUrgentObjectsComeFirst(t *testing.T) {
 	q := priorityqueue.New[ctrl.Request](t.Name())
 	defer q.ShutDown()
 	h := wake.PrioritizeUrgent(&handler.EnqueueRequestForObject{}, func(o client.Object) bool { return o.GetName() == "asked" })
@@ -46,7 +46,7 @@ func TestWhatAnOwnerWaitsForOvertakes(t *testing.T) {
 // TestUrgentRequestsComeFirst has a thousand departures in the queue of a controller, and a kill switch that is turned on
 // after them and is tried again.
 func TestUrgentRequestsComeFirst(t *testing.T) {
-	opts := workers.New(clock.RealClock{}).Options(80, workers.Deadline)
+	opts := workers.New(clock.RealClock{}).Options(80)
 	wake.PrioritizeUrgentRequests(&opts, func(req ctrl.Request) bool { return req.Name == "killed" })
 	q, ok := opts.NewQueue(t.Name(), wake.Backoff()).(priorityqueue.PriorityQueue[ctrl.Request])
 	if !ok {

@@ -3,8 +3,13 @@
 package wake
 
 import (
+	"context"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 const (
@@ -24,7 +29,11 @@ const (
 // for use. It is safe for concurrent use.
 type ReclaimTracker struct {
 	owners atomic.Int64
-	stalls stalls
+
+	mu sync.Mutex
+	// stalls has no entry for a machine that makes progress. After a restart a removal fails again and is recorded again.
+	stalls map[ctrl.Request]stall
+	queue  queue
 }
 
 // Serve counts an owner as being served until done is called.
@@ -53,4 +62,59 @@ func Remaining(d time.Duration, instants []time.Time, now time.Time) time.Durati
 		return 0
 	}
 	return max(left, 0)
+}
+
+// A stall is why a machine is not removed although everything was tried.
+type stall struct{ class, why string }
+
+// RecordStuck records why a requested machine is not removed. isNew reports whether the class is new. The first text
+// of a class stays, because later errors differ only in details that the API server adds.
+func (r *ReclaimTracker) RecordStuck(req ctrl.Request, class, why string) (isNew bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stalls[req].class == class {
+		return false
+	}
+	if r.stalls == nil {
+		r.stalls = map[ctrl.Request]stall{}
+	}
+	r.stalls[req] = stall{class, why}
+	r.enqueue(req)
+	return true
+}
+
+// ClearStuck records that the removal makes progress.
+func (r *ReclaimTracker) ClearStuck(req ctrl.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.stalls[req]; known {
+		delete(r.stalls, req)
+		r.enqueue(req)
+	}
+}
+
+// StuckReason returns why the machine is not removed, empty if no cause is recorded.
+func (r *ReclaimTracker) StuckReason(req ctrl.Request) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stalls[req].why
+}
+
+// Stalls is the source that enqueues an object at one controller whenever the result of StuckReason changes.
+func (r *ReclaimTracker) Stalls() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.queue = q
+		for req := range r.stalls {
+			q.Add(req)
+		}
+		return nil
+	})
+}
+
+func (r *ReclaimTracker) enqueue(req ctrl.Request) {
+	if r.queue != nil {
+		r.queue.Add(req)
+	}
 }

@@ -16,7 +16,7 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 		asked  time.Time
 		want   time.Duration
 	}{
-		"nobody":                   {0, now, 0},
+		"no owner":                 {0, now, 0},
 		"its own owner":            {1, now, 0},
 		"another owner":            {2, now, time.Second},
 		"two hundred":              {200, now.Add(-30 * time.Second), time.Second},
@@ -25,29 +25,29 @@ func TestReportsWaitForOtherOwners(t *testing.T) {
 		"by a clock that is wrong": {2, now.Add(time.Second), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var rush wake.ReclaimTracker
+			var tracker wake.ReclaimTracker
 			for range tc.owners {
-				defer rush.Serve()()
+				defer tracker.Serve()()
 			}
-			if got := rush.Wait([]time.Time{now.Add(-time.Hour), tc.asked}, now); got != tc.want {
+			if got := tracker.Wait([]time.Time{now.Add(-time.Hour), tc.asked}, now); got != tc.want {
 				t.Errorf("Wait = %v; want %v", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestTheRushIsOver(t *testing.T) {
-	var rush wake.ReclaimTracker
+func TestOneOwnerDelaysNoReport(t *testing.T) {
+	var tracker wake.ReclaimTracker
 	now := time.Now()
 	asked := []time.Time{now}
-	first, second := rush.Serve(), rush.Serve()
+	first, second := tracker.Serve(), tracker.Serve()
 	second()
-	if got := rush.Wait(asked, now); got != 0 {
+	if got := tracker.Wait(asked, now); got != 0 {
 		t.Errorf("with one owner left: Wait = %v; want 0", got)
 	}
-	third := rush.Serve()
-	if got := rush.Wait(nil, now); got != 0 {
-		t.Errorf("nobody asked for it: Wait = %v; want 0", got)
+	third := tracker.Serve()
+	if got := tracker.Wait(nil, now); got != 0 {
+		t.Errorf("without a request: Wait = %v; want 0", got)
 	}
 	third()
 	first()

@@ -12,7 +12,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
-func TestWhoeverReportsIsWokenForAnOwnerWhoWaitsInVain(t *testing.T) {
+func TestStallsEnqueueTheirMachine(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer q.ShutDown()
 	woken := func(want int, when string) {

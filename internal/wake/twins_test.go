@@ -103,12 +103,12 @@ func TestAMachineWakesWhoNamesItsHost(t *testing.T) {
 		change *clusterv1.Machine
 		want   []string
 	}{
-		"Both":       {"One has the Node, another one the ID.", self, []string{"a", "node", "provider"}},
-		"NoNode":     {"Only the ID is the same.", on(self.DeepCopy(), "", "lab://1"), []string{"a", "provider"}},
-		"NoID":       {"Only the Node is the same.", on(self.DeepCopy(), "desk", ""), []string{"a", "node"}},
-		"Nothing":    {"Machines that have neither are not of one host.", on(self.DeepCopy(), "", ""), []string{"a"}},
-		"Nobodys":    {"One that is not ours makes way for ours.", on(machine("", "lab", "c"), "desk", "lab://1"), []string{"a", "node", "provider"}},
-		"NobodyElse": {"Nobody names that host.", on(self.DeepCopy(), "elsewhere", "lab://2"), []string{"a"}},
+		"Both":      {"One has the Node, another one the ID.", self, []string{"a", "node", "provider"}},
+		"NoNode":    {"Only the ID is the same.", on(self.DeepCopy(), "", "lab://1"), []string{"a", "provider"}},
+		"NoID":      {"Only the Node is the same.", on(self.DeepCopy(), "desk", ""), []string{"a", "node"}},
+		"Nothing":   {"Machines that have neither are not of one host.", on(self.DeepCopy(), "", ""), []string{"a"}},
+		"NotOurs":   {"One that is not ours makes way for ours.", on(machine("", "lab", "c"), "desk", "lab://1"), []string{"a", "node", "provider"}},
+		"OtherHost": {"No other Machine names that host.", on(self.DeepCopy(), "elsewhere", "lab://2"), []string{"a"}},
 	} {
 		m := mapper(
 			self.DeepCopy(), on(machine("node", "lab", "c"), "desk", "lab://3"), on(machine("provider", "lab", "c"), "rack", "lab://1"),

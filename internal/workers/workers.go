@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// Deadline is the default deadline of a reconcile. It is longer than the ten seconds that an API server waits
+// Deadline is the deadline of a reconcile. It is longer than the ten seconds that an API server waits
 // for an admission webhook.
 const Deadline = 30 * time.Second
 
@@ -42,7 +42,6 @@ type Watch struct {
 // worker is one reconcile in progress.
 type worker struct {
 	controller string
-	deadline   time.Duration
 	req        ctrl.Request
 }
 
@@ -51,17 +50,17 @@ func New(c clock.PassiveClock) *Watch {
 	return &Watch{clock: c, busy: map[worker]time.Time{}}
 }
 
-// Options returns the options of a controller with this number of workers and this deadline per reconcile.
-func (w *Watch) Options(workers int, deadline time.Duration) controller.Options {
+// Options returns the options of a controller with this number of workers.
+func (w *Watch) Options(workers int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
-		ReconciliationTimeout:   deadline,
+		ReconciliationTimeout:   Deadline,
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 			return &queue{
 				PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) {
 					o.RateLimiter, o.Log = limiter, ctrl.Log.WithValues("controller", name)
 				}),
-				watch: w, name: name, deadline: deadline,
+				watch: w, name: name,
 			}
 		},
 	}
@@ -74,7 +73,7 @@ func (w *Watch) Check(*http.Request) error {
 	now := w.clock.Now()
 	var stuck []string
 	for k, since := range w.busy {
-		if took := now.Sub(since); took > stuckAfter*k.deadline {
+		if took := now.Sub(since); took > stuckAfter*Deadline {
 			stuck = append(stuck, fmt.Sprintf("%s has been at %s for %s", k.controller, k.req, took.Round(time.Second)))
 		}
 	}
@@ -89,9 +88,8 @@ func (w *Watch) Check(*http.Request) error {
 type queue struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
 
-	watch    *Watch
-	name     string
-	deadline time.Duration
+	watch *Watch
+	name  string
 }
 
 // GetWithPriority implements priorityqueue.PriorityQueue.
@@ -100,7 +98,7 @@ func (q *queue) GetWithPriority() (req ctrl.Request, priority int, shutdown bool
 	if !shutdown {
 		q.watch.mu.Lock()
 		defer q.watch.mu.Unlock()
-		q.watch.busy[worker{q.name, q.deadline, req}] = q.watch.clock.Now()
+		q.watch.busy[worker{q.name, req}] = q.watch.clock.Now()
 	}
 	return req, priority, shutdown
 }
@@ -108,7 +106,7 @@ func (q *queue) GetWithPriority() (req ctrl.Request, priority int, shutdown bool
 // Done implements workqueue.TypedInterface.
 func (q *queue) Done(req ctrl.Request) {
 	q.watch.mu.Lock()
-	delete(q.watch.busy, worker{q.name, q.deadline, req})
+	delete(q.watch.busy, worker{q.name, req})
 	q.watch.mu.Unlock()
 	q.PriorityQueue.Done(req)
 }

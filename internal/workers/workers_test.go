@@ -29,7 +29,7 @@ func request(name string) ctrl.Request {
 // run runs a controller with one worker on some objects, with fake time.
 func run(t *testing.T, w *workers.Watch, do reconcile.Func, objects ...string) {
 	t.Helper()
-	o := w.Options(1, workers.Deadline)
+	o := w.Options(1)
 	o.Reconciler, o.SkipNameValidation = do, new(true)
 	o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Hour, time.Hour)
 	c, err := controller.NewUnmanaged(t.Name(), o)

@@ -33,7 +33,7 @@ type NamespaceCache struct {
 	All func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request
 
 	mu   sync.Mutex
-	open map[client.ObjectKey]*aside
+	open map[client.ObjectKey]*clusterNamespaces
 }
 
 // A CachedKind is a kind in a NamespaceCache.
@@ -50,8 +50,8 @@ type CachedKind struct {
 	Predicate predicate.Predicate
 }
 
-// aside is the cache of one cluster.
-type aside struct {
+// clusterNamespaces is the cache of one cluster.
+type clusterNamespaces struct {
 	cache.Cache
 	// connection is the connection of the ClusterCache when this cache was created.
 	connection any
@@ -64,22 +64,22 @@ type aside struct {
 // Reader returns a reader of these namespaces of a cluster. It creates the cache if necessary. The reader is
 // nil until the cache is synced, and if namespaces is empty. The error for a cluster that is not connected is
 // clustercache.ErrClusterNotConnected.
-func (a *NamespaceCache) Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error) {
+func (n *NamespaceCache) Reader(ctx context.Context, cluster client.ObjectKey, namespaces []string) (client.Reader, error) {
 	if len(namespaces) == 0 {
-		a.Stop(cluster)
+		n.Stop(cluster)
 		return nil, nil
 	}
-	connection, err := a.Cache.GetRESTConfig(ctx, cluster)
+	connection, err := n.Cache.GetRESTConfig(ctx, cluster)
 	if err != nil {
-		a.Stop(cluster)
+		n.Stop(cluster)
 		return nil, err
 	}
-	a.mu.Lock()
-	c := a.open[cluster]
-	a.mu.Unlock()
+	n.mu.Lock()
+	c := n.open[cluster]
+	n.mu.Unlock()
 	if c == nil || c.connection != any(connection) || !slices.Equal(c.namespaces, namespaces) {
-		c = &aside{namespaces: namespaces}
-		if err := a.start(ctx, cluster, c); err != nil {
+		c = &clusterNamespaces{namespaces: namespaces}
+		if err := n.start(ctx, cluster, c); err != nil {
 			return nil, fmt.Errorf("watching namespaces %s: %w", namespaces, err)
 		}
 	}
@@ -90,46 +90,46 @@ func (a *NamespaceCache) Reader(ctx context.Context, cluster client.ObjectKey, n
 }
 
 // Stop stops and drops the cache of a cluster.
-func (a *NamespaceCache) Stop(cluster client.ObjectKey) { a.replace(cluster, nil) }
+func (n *NamespaceCache) Stop(cluster client.ObjectKey) { n.replace(cluster, nil) }
 
 // replace stops the cache of a cluster and stores another one.
-func (a *NamespaceCache) replace(cluster client.ObjectKey, by *aside) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if c := a.open[cluster]; c != nil {
+func (n *NamespaceCache) replace(cluster client.ObjectKey, by *clusterNamespaces) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.open[cluster]; c != nil {
 		c.stop()
 	}
-	delete(a.open, cluster)
+	delete(n.open, cluster)
 	if by == nil {
 		return
 	}
-	if a.open == nil {
-		a.open = map[client.ObjectKey]*aside{}
+	if n.open == nil {
+		n.open = map[client.ObjectKey]*clusterNamespaces{}
 	}
-	a.open[cluster] = by
+	n.open[cluster] = by
 }
 
 // start creates the cache of a cluster. It runs until the controller ends or Stop is called.
-func (a *NamespaceCache) start(ctx context.Context, cluster client.ObjectKey, c *aside) error {
-	if err := a.make(ctx, cluster, c); err != nil {
+func (n *NamespaceCache) start(ctx context.Context, cluster client.ObjectKey, c *clusterNamespaces) error {
+	if err := n.create(ctx, cluster, c); err != nil {
 		return err
 	}
-	return a.Controller.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	return n.Controller.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		ctx, c.stop = context.WithCancel(ctx)
-		for _, k := range a.Kinds {
-			if err := a.watch(ctx, cluster, c, k, queue); err != nil {
+		for _, k := range n.Kinds {
+			if err := n.watch(ctx, cluster, c, k, queue); err != nil {
 				c.stop()
 				return err
 			}
 		}
-		a.replace(cluster, c)
+		n.replace(cluster, c)
 		go func() { _ = c.Start(ctx) }()
 		go func() {
 			if !c.WaitForCacheSync(ctx) {
 				return
 			}
 			c.complete.Store(true)
-			for _, req := range a.All(ctx, cluster) {
+			for _, req := range n.All(ctx, cluster) {
 				queue.Add(req)
 			}
 		}()
@@ -137,18 +137,18 @@ func (a *NamespaceCache) start(ctx context.Context, cluster client.ObjectKey, c 
 	}))
 }
 
-func (a *NamespaceCache) make(ctx context.Context, cluster client.ObjectKey, c *aside) error {
-	config, err := a.Cache.GetRESTConfig(ctx, cluster)
+func (n *NamespaceCache) create(ctx context.Context, cluster client.ObjectKey, c *clusterNamespaces) error {
+	config, err := n.Cache.GetRESTConfig(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	//nolint:forbidigo // It knows the kinds of the cluster.
-	known, err := a.Cache.GetUncachedClient(ctx, cluster)
+	known, err := n.Cache.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	keep := map[client.Object]cache.ByObject{}
-	for _, k := range a.Kinds {
+	for _, k := range n.Kinds {
 		k.Keep.Namespaces = map[string]cache.Config{}
 		for _, namespace := range c.namespaces {
 			k.Keep.Namespaces[namespace] = cache.Config{}
@@ -163,7 +163,7 @@ func (a *NamespaceCache) make(ctx context.Context, cluster client.ObjectKey, c *
 }
 
 // watch enqueues requests when an object of a kind changes.
-func (a *NamespaceCache) watch(ctx context.Context, cluster client.ObjectKey, c *aside, k CachedKind, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (n *NamespaceCache) watch(ctx context.Context, cluster client.ObjectKey, c *clusterNamespaces, k CachedKind, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	for field, extract := range k.Index {
 		if err := c.IndexField(ctx, k.Kind, field, extract); err != nil {
 			return err

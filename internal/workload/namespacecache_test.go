@@ -115,8 +115,8 @@ type woken struct {
 
 func (w woken) Watch(s source.Source) error { return s.Start(w.ctx, w.queue) }
 
-// TestAnAsideKeepsWhatIsAskedFor follows the cache of one cluster.
-func TestAnAsideKeepsWhatIsAskedFor(t *testing.T) {
+// TestNamespaceCacheFollowsItsCluster follows the cache of one cluster.
+func TestNamespaceCacheFollowsItsCluster(t *testing.T) {
 	t.Parallel()
 	api := &pods{watched: map[string]int{}, slow: make(chan struct{})}
 	server := httptest.NewServer(api)
@@ -175,7 +175,7 @@ func TestAnAsideKeepsWhatIsAskedFor(t *testing.T) {
 	wantWoken("edge", "all")
 	reader := ask("edge")
 	if reader == nil {
-		t.Fatal("nobody is woken when everything is here")
+		t.Fatal("no request is enqueued after the sync")
 	}
 	for node, want := range map[string]int{"n1": 1, "n2": 0} {
 		list := &corev1.PodList{}
@@ -207,7 +207,7 @@ func TestAnAsideKeepsWhatIsAskedFor(t *testing.T) {
 	ask("edge")
 	wantWatched("edge")
 	if ask() != nil {
-		t.Error("it reads what nobody asks for")
+		t.Error("it watches a namespace that was not requested")
 	}
 	wantWatched()
 }

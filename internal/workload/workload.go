@@ -70,11 +70,8 @@ func ServedBy(filter string, objects ...client.Object) bool {
 // Node reads a Node from a workload cluster. It returns nil if it does not exist.
 func Node(ctx context.Context, reader client.Reader, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
-	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading Node %s: %w", name, err)
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return nil, client.IgnoreNotFound(fmt.Errorf("reading Node %s: %w", name, err))
 	}
 	return node, nil
 }

@@ -57,7 +57,7 @@ func TestACacheThatIsLateIsNoPermission(t *testing.T) {
 	}{
 		"Late":        {"clusterctl move is not done.", holding(t), holding(t, paused), none, true, true, nil},
 		"Seen":        {"What the cache has will do.", holding(t, paused), broken(t), none, true, true, nil},
-		"Runs":        {"Nobody paused anything.", holding(t, runs), broken(t), none, true, false, nil},
+		"Runs":        {"Neither object is paused.", holding(t, runs), broken(t), none, true, false, nil},
 		"Held":        {"One object is paused.", holding(t, runs), broken(t), held, true, true, nil},
 		"None":        {"There is no such Cluster.", holding(t), holding(t), none, false, false, nil},
 		"HeldAlone":   {"A person holds it, whatever became of its Cluster.", holding(t), holding(t), held, false, true, nil},
@@ -86,7 +86,7 @@ func TestANodeThatCannotBeReadIsNotGone(t *testing.T) {
 	}{
 		"There":      {"It is what was asked for.", holding(t, n1), true, nil},
 		"Gone":       {"There is none, and that is known.", holding(t), false, nil},
-		"Unreadable": {"Nobody knows.", broken(t), false, errBroken},
+		"Unreadable": {"The state is unknown.", broken(t), false, errBroken},
 	} {
 		node, err := workload.Node(t.Context(), tc.reader, "n1")
 		if !errors.Is(err, tc.err) || (node != nil) != tc.found {

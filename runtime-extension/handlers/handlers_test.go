@@ -55,9 +55,9 @@ func TestEveryHandlerIsAHandler(t *testing.T) {
 	}
 }
 
-// TestAnOutageStopsNobodysCluster: Cluster API calls a manager that does not answer. Only handlers that a ClusterClass
+// TestAnOutageBlocksNoCluster: Cluster API calls a manager that does not answer. Only handlers that a ClusterClass
 // names cause a failure.
-func TestAnOutageStopsNobodysCluster(t *testing.T) {
+func TestAnOutageBlocksNoCluster(t *testing.T) {
 	named := []string{"discover-variables", "validate-topology", "generate-patches"}
 	for _, h := range handlers.All(nil, nil) {
 		want := runtimehooksv1.FailurePolicyIgnore

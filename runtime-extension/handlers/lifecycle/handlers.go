@@ -8,6 +8,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -136,11 +137,7 @@ func machineOf(name string, m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine,
 	}
 	if sm.BeingReclaimed() {
 		// The owner may have requested the machine during a departure.
-		for _, t := range sm.ReclaimTimes() {
-			if t.After(f.Emergency) {
-				f.Emergency = t
-			}
-		}
+		f.Emergency = slices.MaxFunc(append(sm.ReclaimTimes(), f.Emergency), time.Time.Compare)
 	}
 	return f
 }

@@ -90,7 +90,7 @@ func TestUpgradesAreHeldInAnEmergency(t *testing.T) {
 		settings map[string]string
 		want     string
 	}{
-		"Nobody":       {reason: "A Cluster without borrowed machines is upgraded at once."},
+		"NoMachine":    {reason: "A Cluster without borrowed machines is upgraded at once."},
 		"Runs":         {reason: "A machine that stays holds nothing.", objs: box(time.Time{}, nil)},
 		"Departs":      {reason: "A closing window is no emergency.", objs: box(noon, nil)},
 		"Killed":       {reason: "The kill switch is one.", objs: box(noon, killed), want: held},

@@ -111,7 +111,7 @@ func TestValidateTopology(t *testing.T) {
 		variables []runtimehooksv1.Variable
 		want      string
 	}{
-		"Absent":   {"Nobody asks for machines.", []runtimehooksv1.Variable{builtin}, ""},
+		"Absent":   {"The Cluster has no such variable.", []runtimehooksv1.Variable{builtin}, ""},
 		"Good":     {"The webhook would take it.", []runtimehooksv1.Variable{is(variable.Name, "["+full+"]")}, ""},
 		"BadHours": {"The webhook would refuse it, and says the same.", []runtimehooksv1.Variable{is(variable.Name, "["+short+","+badHours+"]")}, "scheduledMachines[1].schedule.hoursOfDay[0]: Invalid value: \"19-24\""},
 		"LongName": {"Names begin with that of the Cluster.", []runtimehooksv1.Variable{builtin, is(variable.Name, `[`+strings.Replace(full, `"a"`, `"desk"`, 1)+`]`)}, "scheduledMachines[0].name: Invalid value: \"desk\""},
