@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -107,10 +108,10 @@ type nodeBalancer struct {
 	// closing means that the LoadBalancer is being deleted and the machine does not leave, or that the Node will not
 	// come back. All memberships are restored.
 	closing bool
-	// failed is why the state of this Node is unknown although the load balancer answers. unwritten is why its record
-	// could not be written; the round then neither drains nor restores its memberships.
-	failed, unwritten error
-	// later means that its record is written in the next round.
+	// failed is why the state of this Node is unknown although the load balancer answers.
+	failed error
+	// later means that its record is not written in this round, which then neither drains nor restores its
+	// memberships.
 	later bool
 	// members are its memberships. steps has the step for each of them.
 	members []plan.Member
@@ -180,9 +181,9 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	if err != nil {
 		return nil, err
 	}
-	o := &round{lb: lb, cluster: cluster, every: retry, now: r.Clock.Now()}
-	if classic := lb.Spec.ClassicELB; classic != nil && classic.WaitSeconds != nil {
-		o.wait = time.Duration(*classic.WaitSeconds) * time.Second
+	o := &round{lb: lb, cluster: cluster, now: r.Clock.Now()}
+	if classic := lb.Spec.ClassicELB; classic != nil {
+		o.wait = time.Duration(ptr.Deref(classic.WaitSeconds, 0)) * time.Second
 	}
 	switch {
 	case clusterGone(cluster):
@@ -472,11 +473,7 @@ func (o *round) decide() {
 		}
 		all = append(all, s.members...)
 	}
-	floor := 1
-	if o.lb.Spec.MinMembers != nil {
-		floor = int(*o.lb.Spec.MinMembers)
-	}
-	steps := plan.Round(all, floor)
+	steps := plan.Round(all, int(ptr.Deref(o.lb.Spec.MinMembers, 1)))
 	for _, s := range o.nodes {
 		s.steps, steps = steps[:len(s.members)], steps[len(s.members):]
 	}
@@ -494,7 +491,7 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 		case apierrors.IsInvalid(err): // The API rejects it, for example because there are too many memberships.
 			s.failed, s.steps = err, make([]plan.MemberAction, len(s.members))
 		case err != nil:
-			s.unwritten = err
+			s.later = true
 			errs = append(errs, err)
 		}
 	}
@@ -507,9 +504,17 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 }
 
 // callDriver calls Drain or Restore for all memberships with that step. After an error the state of these memberships
-// is unknown.
+// and of their Nodes is unknown.
 func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, act plan.Act, do func(context.Context, []balancer.Membership) error) error {
-	memberships := o.memberships(act)
+	var memberships []balancer.Membership
+	var nodes []*nodeBalancer // the Node of each membership
+	for _, s := range o.nodes {
+		for i, step := range s.steps {
+			if step.Act == act && !s.later {
+				memberships, nodes = append(memberships, s.members[i].Membership), append(nodes, s)
+			}
+		}
+	}
 	if len(memberships) == 0 {
 		return nil
 	}
@@ -519,38 +524,14 @@ func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, act plan.
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := do(ctx, memberships)
-	o.refused(act, err)
 	ctrl.LoggerFrom(ctx).Info("Called load balancer", "action", act, "memberships", memberships, "err", err)
-	return nil
-}
-
-// refused stores the error on each Node that was part of the failed call: its state is unknown.
-func (o *round) refused(act plan.Act, err error) {
-	if err == nil {
-		return
-	}
-	o.callErrors = join(o.callErrors, err)
-	for _, s := range o.nodes {
-		if s.does(act) {
+	if err != nil {
+		o.callErrors = join(o.callErrors, err)
+		for _, s := range nodes {
 			s.failed = err
 		}
 	}
-}
-
-// does reports whether the call what covers a membership of the Node in this round.
-func (s *nodeBalancer) does(what plan.Act) bool {
-	return s.unwritten == nil && !s.later && slices.ContainsFunc(s.steps, func(step plan.MemberAction) bool { return step.Act == what })
-}
-
-func (o *round) memberships(act plan.Act) (memberships []balancer.Membership) {
-	for _, s := range o.nodes {
-		for i, step := range s.steps {
-			if step.Act == act && s.unwritten == nil && !s.later {
-				memberships = append(memberships, s.members[i].Membership)
-			}
-		}
-	}
-	return memberships
+	return nil
 }
 
 // record adds memberships to the NodeAttachment before they are drained, and removes them after they are restored. If
@@ -682,7 +663,7 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	var errs []error
 	began := r.Clock.Now()
 	for _, s := range o.nodes {
-		if s.later = s.later || r.Clock.Since(began) >= maxWriteTime; s.later || s.unwritten != nil {
+		if s.later = s.later || r.Clock.Since(began) >= maxWriteTime; s.later {
 			continue
 		}
 		before := s.attachment.DeepCopy()

@@ -23,7 +23,6 @@ import (
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -79,11 +78,11 @@ func (r *NodeReconciler) newAside(c controller.Controller) *workload.NamespaceCa
 	return &workload.NamespaceCache{
 		Cache: r.ClusterCache, Controller: c, All: r.all,
 		Kinds: []workload.CachedKind{{
-			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: wake.Changes(podMatters),
+			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: changes(podMatters),
 			Keep:  cache.ByObject{Label: k8slabels.NewSelector().Add(*ofDaemonSets), Transform: workload.TrimDaemonPod},
 			Index: map[string]client.IndexerFunc{nodeField: podNode},
 		}, {
-			Kind: &appsv1.DaemonSet{}, Map: r.ofDaemonSet, Predicate: wake.Changes(setMatters),
+			Kind: &appsv1.DaemonSet{}, Map: r.ofDaemonSet, Predicate: changes(setMatters),
 			Keep: cache.ByObject{Transform: workload.TrimDaemonSet},
 		}},
 	}
@@ -126,11 +125,7 @@ func (s daemonSet) owns(pod *corev1.Pod) bool {
 }
 
 // podMatters returns the fields of a pod that a decision depends on.
-func podMatters(obj client.Object) any {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj
-	}
+func podMatters(pod *corev1.Pod) any {
 	return []any{podFacts(pod), workload.NodeOf(pod), workload.DaemonSetOf(pod)}
 }
 
@@ -142,11 +137,7 @@ func podFacts(pod *corev1.Pod) plan.Pod {
 }
 
 // setMatters returns the fields of a DaemonSet that a decision depends on.
-func setMatters(obj client.Object) any {
-	set, ok := obj.(*appsv1.DaemonSet)
-	if !ok {
-		return obj
-	}
+func setMatters(set *appsv1.DaemonSet) any {
 	return []any{
 		set.UID, set.Generation, set.Spec.UpdateStrategy.Type, set.Status.ObservedGeneration,
 		set.Status.DesiredNumberScheduled, set.Status.UpdatedNumberScheduled,
