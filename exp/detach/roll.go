@@ -42,10 +42,13 @@ func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duratio
 			continue
 		}
 		turn, err := r.turn(ctx, s, set)
-		errs = append(errs, err)
-		if turns[set.ObjectKey] = turn; err == nil && turn.Node != "" {
-			errs = append(errs, r.begin(ctx, s, set, turn))
+		switch {
+		case err != nil:
+			turn = plan.RollStep{Waits: err.Error(), Late: true}
+		case turn.Node != "":
+			err = r.begin(ctx, s, set, turn)
 		}
+		errs, turns[set.ObjectKey] = append(errs, err), turn
 		if wait := turn.Until.Sub(now); !turn.Until.IsZero() && (again == 0 || wait < again) {
 			again = wait
 		}
@@ -61,7 +64,7 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 	case apierrors.IsNotFound(err):
 		return plan.RollStep{Waits: "there is no such DaemonSet", Late: true}, nil
 	case err != nil:
-		return unreadable(err)
+		return t, err
 	}
 	if notes := notRolled(d); notes != "" {
 		return plan.RollStep{Waits: notes, Late: d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}, nil
@@ -69,26 +72,21 @@ func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t p
 	cluster := client.ObjectKeyFromObject(s.cluster)
 	attachments, err := attachmentsOf(ctx, r.Reader, cluster)
 	if err != nil {
-		return unreadable(err)
+		return t, err
 	}
 	if d.Status.UpdatedNumberScheduled >= d.Status.DesiredNumberScheduled && !slices.ContainsFunc(attachments, set.replaces) {
 		return plan.RollStep{}, nil
 	}
 	roll := plan.Roll{Now: r.Clock.Now(), Wanted: int(d.Status.DesiredNumberScheduled)}
 	if roll.Revision, err = r.revision(ctx, cluster, d); err != nil {
-		return unreadable(err)
+		return t, err
 	}
 	pods, err := set.pods(ctx, s.daemonSetReader)
 	if err != nil {
-		return unreadable(err)
+		return t, err
 	}
 	roll.Nodes = set.stops(pods, attachments)
 	return roll.Next(), nil
-}
-
-// unreadable returns the RollStep for a DaemonSet that could not be read.
-func unreadable(err error) (plan.RollStep, error) {
-	return plan.RollStep{Waits: err.Error(), Late: true}, err
 }
 
 // notRolled returns why a DaemonSet cannot be rolled now. It is empty if it can.

@@ -40,11 +40,10 @@ func New(spec expv1.LabelBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *
 // readers interpret differently.
 func owner(node *corev1.Node) nodemark.Owner {
 	got, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]
-	_, ours := node.Annotations[expv1.NodeExcludedAnnotation]
 	switch {
 	case !labeled:
 		return nodemark.Unmarked
-	case ours && got == value:
+	case got == value && metav1.HasAnnotation(node.ObjectMeta, expv1.NodeExcludedAnnotation):
 		return nodemark.MarkedByUs
 	default:
 		return nodemark.MarkedByOthers

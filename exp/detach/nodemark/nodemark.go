@@ -201,7 +201,7 @@ func (d *Driver) noteWrite(node *corev1.Node) {
 // serves reports whether load balancers send connections to the Node. They never send any to a Node with the label by
 // which kubeadm excludes control plane Nodes.
 func (d *Driver) serves(node *corev1.Node) bool {
-	_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
+	excluded := metav1.HasLabel(node.ObjectMeta, corev1.LabelNodeExcludeBalancers)
 	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Unmarked && workload.NodeReady(node)
 }
 

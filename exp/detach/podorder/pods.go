@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,7 +58,7 @@ func (s *Step) observe(ctx context.Context, d leaving.Departing) (*node, error) 
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	n.pods = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !runs(&p) })
-	_, begun := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]
+	begun := metav1.HasAnnotation(n.ObjectMeta, v1alpha1.NodeStoppingPodsAnnotation)
 	sets := daemonSets{reader: reader, seen: map[client.ObjectKey]*appsv1.DaemonSet{}}
 	for i := range n.pods {
 		p := priorityOf(&n.pods[i])
@@ -74,8 +74,7 @@ func (s *Step) observe(ctx context.Context, d leaving.Departing) (*node, error) 
 
 // runs reports whether a pod can be stopped. A finished pod need not be stopped, and a static pod cannot be.
 func runs(p *corev1.Pod) bool {
-	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	return !mirror && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+	return !metav1.HasAnnotation(p.ObjectMeta, corev1.MirrorPodAnnotationKey) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
 // priorityOf returns the priority annotation of a pod, nil if it has none.
@@ -176,13 +175,9 @@ func stopAll(ctx context.Context, action actuate.Action, n *node, all []order.Po
 		}
 	}
 	rand.Shuffle(len(then), func(i, j int) { then[i], then[j] = then[j], then[i] }) //nolint:gosec // not a secret
-	var working sync.WaitGroup
-	places := make(chan struct{}, atOnce)
-	for _, do := range slices.Concat(first, then) {
-		places <- struct{}{}
-		working.Go(func() { defer func() { <-places }(); do() })
-	}
-	working.Wait()
+	// A call after the end of ctx fails, and is reported, too.
+	calls := slices.Concat(first, then)
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), atOnce, len(calls), func(i int) { calls[i]() })
 	var refused []string
 	for i, err := range errs {
 		if err != nil {
@@ -205,8 +200,7 @@ func begin(ctx context.Context, action actuate.Action, n *corev1.Node, record st
 
 // Stopped reports whether 5-Spot has stopped pods of the Node in order, and keeps new ones away.
 func Stopped(n *corev1.Node) bool {
-	_, begun := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]
-	return begun || slices.ContainsFunc(n.Spec.Taints, ofLeaving)
+	return metav1.HasAnnotation(n.ObjectMeta, v1alpha1.NodeStoppingPodsAnnotation) || slices.ContainsFunc(n.Spec.Taints, ofLeaving)
 }
 
 // Resume removes the taint and the record from the Node, so that it accepts pods again. The caller writes the Node.
