@@ -87,11 +87,8 @@ func (e *Evictor) deleted(ctx context.Context, r *evictionv1.RescheduleRequest) 
 	return apierrors.IsNotFound(e.Live.Get(ctx, client.ObjectKeyFromObject(r), &evictionv1.RescheduleRequest{}))
 }
 
-// trackRequest adds or removes the tracking mark of a request, if it has one. An error becomes a warning of the answer.
+// trackRequest is track with a warning of the answer instead of an error.
 func (e *Evictor) trackRequest(ctx context.Context, r *evictionv1.RescheduleRequest, wanted bool) (warnings []string) {
-	if r.Spec.Tracking == nil {
-		return nil
-	}
 	if err := e.track(ctx, r, wanted); err != nil {
 		warnings = append(warnings, err.Error())
 	}

@@ -126,7 +126,7 @@ func (e *Evictor) EvictCached(ctx context.Context, w Attempt) (Response, CacheAn
 		resp, known := e.evictDraining(ctx, s)
 		return resp, known, nil
 	case w.UID == "" || w.UID == pod.UID:
-		return s.response(e.Clock.Now(), e.NameProtection), Decided, nil
+		return e.decide(s), Decided, nil
 	}
 	return Response{}, Undecided, nil
 }
@@ -163,7 +163,7 @@ func (e *Evictor) answersFromCache(ctx context.Context, s *scope) (resp Response
 			return Response{}, false
 		}
 	}
-	resp = s.response(e.Clock.Now(), e.NameProtection)
+	resp = e.decide(s)
 	return resp, resp.Answer == verdict.Wait && resp.Write == verdict.None
 }
 
@@ -176,7 +176,7 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 			return Response{}, err
 		}
 		earlier := resp.Warnings
-		resp = s.response(e.Clock.Now(), e.NameProtection)
+		resp = e.decide(s)
 		resp.Warnings = nil
 		resp.warn(append(earlier, s.warnings...))
 		if w.DryRun {
@@ -206,7 +206,7 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 // for a pod that its operator did not move.
 func (e *Evictor) handleRefusedMark(ctx context.Context, s *scope, resp Response, err error) (Response, error) {
 	s.refused = true
-	late := verdict.Decide(s.facts(e.Clock.Now(), e.NameProtection))
+	late := e.decide(s).Decision
 	if late.Outcome != verdict.Overdue {
 		return resp, err
 	}

@@ -33,8 +33,7 @@ func Draining(node *corev1.Node, taints []string) bool {
 // movable reports whether an operator can start the pod on another Node. Pods of DaemonSets and static pods cannot
 // move.
 func movable(pod *corev1.Pod) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return !mirror && workload.DaemonSetOf(pod) == nil
+	return !metav1.HasAnnotation(pod.ObjectMeta, corev1.MirrorPodAnnotationKey) && workload.DaemonSetOf(pod) == nil
 }
 
 // TrimPod removes the fields of a cached pod that no eviction decision reads. A pod that the guard has marked keeps its
@@ -71,22 +70,18 @@ func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
 
 // marked reports whether the guard or another client has requested the move of a pod.
 func marked(pod client.Object, r evictionv1.Request) bool {
-	if _, underway := pod.GetAnnotations()[inProgressAnnotation]; underway {
-		return true
-	}
-	return hasMark(pod, r)
+	_, underway := pod.GetAnnotations()[inProgressAnnotation]
+	return underway || hasMark(pod, r)
 }
 
 // hasMark reports whether a pod has the annotation or label of a request.
 func hasMark(pod client.Object, r evictionv1.Request) bool {
-	var value string
-	var there bool
 	switch {
 	case r.Annotation != nil:
-		value, there = pod.GetAnnotations()[r.Annotation.Key]
+		value, there := pod.GetAnnotations()[r.Annotation.Key]
 		return there && value == r.Annotation.Value
 	case r.Label != nil:
-		value, there = pod.GetLabels()[r.Label.Key]
+		value, there := pod.GetLabels()[r.Label.Key]
 		return there && value == r.Label.Value
 	default:
 		return false
@@ -95,10 +90,7 @@ func hasMark(pod client.Object, r evictionv1.Request) bool {
 
 // markedAt returns when the guard marked a pod, zero if it did not.
 func markedAt(pod client.Object) time.Time {
-	at, err := time.Parse(time.RFC3339Nano, pod.GetAnnotations()[evictionv1.RequestedAnnotation])
-	if err != nil {
-		return time.Time{}
-	}
+	at, _ := time.Parse(time.RFC3339Nano, pod.GetAnnotations()[evictionv1.RequestedAnnotation]) // zero after an error
 	return at
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -40,13 +41,6 @@ type admitter struct {
 	queue    decisionQueue
 	clock    clock.PassiveClock
 	reporter *reporter
-}
-
-// evicting is the body of an eviction. policy/v1 and policy/v1beta1 have the same fields.
-type evicting struct {
-	metav1.ObjectMeta `json:"metadata"`
-
-	DeleteOptions *metav1.DeleteOptions `json:"deleteOptions"`
 }
 
 // Handle implements admission.Handler.
@@ -110,7 +104,7 @@ func wanted(req admission.Request) (eviction.Attempt, error) {
 	if len(req.Object.Raw) == 0 {
 		return w, fmt.Errorf("the request has no object: an Eviction is wanted")
 	}
-	var e evicting
+	var e policyv1.Eviction // policy/v1beta1 has the same fields.
 	if err := json.Unmarshal(req.Object.Raw, &e); err != nil {
 		return w, fmt.Errorf("reading Eviction: %w", err)
 	}

@@ -70,7 +70,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		s.certificates = &certificates{
 			live: mgr.GetAPIReader(), write: actuate.New(mgr.GetClient()), clock: o.Clock,
 			secret: client.ObjectKey{Namespace: reclaimapi.Namespace, Name: SecretName},
-			hosts:  []string{Name + "." + reclaimapi.Namespace + ".svc"},
+			host:   Name + "." + reclaimapi.Namespace + ".svc",
 		}
 	}
 	if o.Registry != nil {
@@ -83,6 +83,6 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		mgr.Add(s), mgr.Add(lead),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),
-		(&Reconciler{Evictor: evictor, Reader: mgr.GetClient(), reporter: reports, leader: lead}).SetupWithManager(mgr),
+		(&Reconciler{Evictor: evictor, reporter: reports, leader: lead}).SetupWithManager(mgr),
 	)
 }
