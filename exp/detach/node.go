@@ -282,7 +282,7 @@ func (r *NodeReconciler) readNode(ctx context.Context, s *scope, key client.Obje
 // machine under another Node name. The addresses in a Node's own status do not count, because the machine's owner
 // controls them.
 func (r *NodeReconciler) renamedNode(ctx context.Context, reader client.Reader, key client.ObjectKey, a *expv1.NodeAttachment) (*corev1.Node, error) {
-	machines, err := machinesWith(ctx, r.Reader, a.Spec.Addresses, client.InNamespace(key.Namespace))
+	machines, err := machinesWith(ctx, r.Reader, withAddress(a.Spec.Addresses), client.InNamespace(key.Namespace))
 	if err != nil {
 		return nil, err
 	}

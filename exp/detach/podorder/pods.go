@@ -181,7 +181,7 @@ func stopAll(ctx context.Context, action actuate.Action, n *node, all []order.Po
 	var refused []string
 	for i, err := range errs {
 		if err != nil {
-			refused = append(refused, order.Refused(all[i], err))
+			refused = append(refused, fmt.Sprintf("%s cannot be stopped yet: %v", all[i], err))
 		}
 	}
 	return refused

@@ -57,10 +57,10 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 	took := a.clock.Now().Sub(begin)
 	switch {
 	case errors.Is(err, errBusy): // Overload is not an error: count it, do not log it.
-		a.reporter.failed(busy, took)
+		a.reporter.count(busy, took)
 		return failure(err)
 	case err != nil:
-		a.reporter.failed(undecided, took)
+		a.reporter.count(undecided, took)
 		ctrl.LoggerFrom(ctx).Error(err, "Deciding about eviction", "Pod", w.Pod)
 		return failure(fmt.Errorf("eviction guard: %w", err)).WithWarnings(warnings(resp, w)...)
 	}

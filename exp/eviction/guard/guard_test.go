@@ -3,6 +3,7 @@
 package guard_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -287,9 +289,11 @@ func (w *world) startAt(address string, o guard.Options) *replica {
 	_, err = fmt.Sscan(port, &n)
 	w.Must(err)
 	o.Webhook = webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: n, CertDir: o.CertDir})
-	if o.Clock == nil {
-		o.Clock = w.clock
+	o.Clock = w.clock
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
 	}
+	o.NameProtection = cmp.Or(o.NameProtection, eviction.DefaultNameProtection)
 	w.Must(guard.SetupWithManager(w.Context(), mgr, o))
 	// A second index with the name is a conflict. Without the first, the guard would call the API server for each
 	// waiting pod.
