@@ -177,7 +177,7 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 	if s.attachment != nil {
 		began = s.attachment.Spec.TriggerTime.Time
 	}
-	if v, _ := waitAll(notDeleting(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
+	if v := waitAll(notDeleting(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
 		return max(v.Again.Sub(now), time.Millisecond)
 	}
 	d := leaving.Departing{Machine: s.machine, Node: s.node.Name}

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -96,16 +95,14 @@ func markedAt(pod client.Object) time.Time {
 
 // mark sets the annotation or label for the operator of a pod, and the time of the request, for one patch. The time
 // identifies the mark as the guard's.
-func mark(pod client.Object, r evictionv1.Request, since time.Time) {
-	annotations := labels.Set{}
+func mark(pod *corev1.Pod, r evictionv1.Request, since time.Time) {
 	if r.Annotation != nil {
-		annotations[r.Annotation.Key] = r.Annotation.Value
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, r.Annotation.Key, r.Annotation.Value)
 	}
 	if r.Label != nil {
-		pod.SetLabels(labels.Merge(pod.GetLabels(), labels.Set{r.Label.Key: r.Label.Value}))
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, r.Label.Key, r.Label.Value)
 	}
-	annotations[evictionv1.RequestedAnnotation] = since.UTC().Format(time.RFC3339Nano)
-	pod.SetAnnotations(labels.Merge(pod.GetAnnotations(), annotations))
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, evictionv1.RequestedAnnotation, since.UTC().Format(time.RFC3339Nano))
 }
 
 // unmark removes the mark of a request from a pod. A mark that another client wrote or changed stays.

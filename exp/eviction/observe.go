@@ -107,7 +107,7 @@ func (e *Evictor) selects(ctx context.Context, s *scope, policies Policies, pod 
 	if s.wanted.UID != "" && s.wanted.UID != pod.UID || !movable(pod) {
 		return false, nil
 	}
-	s.policy, err = policies.Of(pod, labelsOf(ctx, e.Policies, pod.Namespace))
+	s.policy, err = policies.Of(ctx, e.Policies, pod)
 	return s.policy != nil, err
 }
 

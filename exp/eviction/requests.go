@@ -127,7 +127,7 @@ func (e *Evictor) observePolicy(ctx context.Context, reader client.Reader, r *ev
 	if err != nil {
 		return err
 	}
-	policy, err := policies.Of(pod, labelsOf(ctx, reader, pod.Namespace))
+	policy, err := policies.Of(ctx, reader, pod)
 	if err != nil {
 		return err
 	}

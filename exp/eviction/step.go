@@ -164,7 +164,7 @@ func (n *drainingNode) observePods(ctx context.Context, reader client.Reader) er
 		for _, err := range invalid {
 			n.notes = append(n.notes, err.Error())
 		}
-		switch policy, err := found.Of(p, labelsOf(ctx, n.policies, p.Namespace)); {
+		switch policy, err := found.Of(ctx, n.policies, p); {
 		case err != nil:
 			return err
 		case policy != nil:

@@ -36,10 +36,6 @@ type Replacement struct {
 	Pod string
 }
 
-// podEnds is the Trigger for a pod that another party deletes. rolled is the Trigger for a pod that 5-Spot deletes.
-func podEnds(set string) Trigger { return Trigger("DaemonSetPod " + set) }
-func rolled(set string) Trigger  { return Trigger("DaemonSetRoll " + set) }
-
 // replacements returns the replacements on the Node, in the order of the DaemonSets. free means that no other trigger
 // detaches the Node. A machine that leaves has none. One that awaits its departure still gets connections.
 func (n Node) replacements(r Record, free bool) (all []Replacement) {
@@ -89,12 +85,12 @@ func (d DaemonSet) Waits(on Replacement) bool {
 	return on.Pod != "" && slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.UID == on.Pod && !p.Ends })
 }
 
-// triggerOf returns the trigger of the first replacement, or of the first pod that another party deletes. about are the
-// load balancers that it concerns.
+// triggerOf returns the trigger of the first pod that another party deletes, or else of the first pod that 5-Spot
+// deletes. about are the load balancers that the replacements concern.
 func (n Node) triggerOf(all []Replacement) (t Trigger, about []string) {
 	for _, on := range all {
 		if t == "" {
-			t = rolled(on.DaemonSet)
+			t = Trigger("DaemonSetRoll " + on.DaemonSet)
 		}
 		for _, d := range n.DaemonSets {
 			if d.Name == on.DaemonSet {
@@ -103,7 +99,7 @@ func (n Node) triggerOf(all []Replacement) (t Trigger, about []string) {
 		}
 	}
 	if i := slices.IndexFunc(all, func(on Replacement) bool { return on.Pod == "" }); i >= 0 {
-		t = podEnds(all[i].DaemonSet)
+		t = Trigger("DaemonSetPod " + all[i].DaemonSet)
 	}
 	slices.Sort(about)
 	return t, slices.Compact(about)

@@ -34,9 +34,6 @@ const (
 	Gone Trigger = "NodeGone"
 )
 
-// tainted returns the Trigger for a taint key.
-func tainted(key string) Trigger { return Trigger("Taint " + key) }
-
 // Machine is the state of the machine of a Node.
 type Machine int
 
@@ -107,7 +104,7 @@ func (n Node) StopsPods(keys []string) bool {
 func (n Node) drainTrigger(keys []string) Trigger {
 	for _, t := range n.Taints {
 		if t.Key == AutoscalerTaint && t.Value != OurTaintValue || slices.ContainsFunc(keys, func(key string) bool { return matches(key, t.Key) }) {
-			return tainted(t.Key)
+			return Trigger("Taint " + t.Key)
 		}
 	}
 	if n.Unschedulable && !n.CordonedByUs {

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -99,8 +101,7 @@ func failure(err error) admission.Response {
 
 // wanted parses an admission request.
 func wanted(req admission.Request) (eviction.Attempt, error) {
-	w := eviction.Attempt{Pod: client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, By: req.UserInfo.Username}
-	w.DryRun = req.DryRun != nil && *req.DryRun
+	w := eviction.Attempt{By: req.UserInfo.Username, DryRun: ptr.Deref(req.DryRun, false)}
 	if len(req.Object.Raw) == 0 {
 		return w, fmt.Errorf("the request has no object: an Eviction is wanted")
 	}
@@ -108,12 +109,7 @@ func wanted(req admission.Request) (eviction.Attempt, error) {
 	if err := json.Unmarshal(req.Object.Raw, &e); err != nil {
 		return w, fmt.Errorf("reading Eviction: %w", err)
 	}
-	if w.Pod.Name == "" {
-		w.Pod.Name = e.Name
-	}
-	if w.Pod.Namespace == "" {
-		w.Pod.Namespace = e.Namespace
-	}
+	w.Pod = client.ObjectKey{Namespace: cmp.Or(req.Namespace, e.Namespace), Name: cmp.Or(req.Name, e.Name)}
 	if w.Pod.Name == "" || w.Pod.Namespace == "" {
 		return w, fmt.Errorf("the Eviction names no pod: metadata.namespace is %q and metadata.name is %q", w.Pod.Namespace, w.Pod.Name)
 	}

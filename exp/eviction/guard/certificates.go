@@ -52,11 +52,9 @@ const (
 	// because a cluster may be switched off for months.
 	validity = 365 * 24 * time.Hour
 	renewal  = 120 * 24 * time.Hour
-	// certFile, keyFile and caKey are the keys of a kubernetes.io/tls Secret. pathKey is the key of the secret path.
-	certFile = "tls.crt"
-	keyFile  = "tls.key"
-	caKey    = "ca.crt"
-	pathKey  = "path"
+	// caKey and pathKey are the keys of the authorities and of the secret path in the kubernetes.io/tls Secret.
+	caKey   = "ca.crt"
+	pathKey = "path"
 )
 
 // certificates reconciles two objects: the Secret that the guard's pods mount, and the caBundle of the webhook
@@ -139,7 +137,7 @@ func pathOf(data map[string][]byte, known admissionregistrationv1.WebhookClientC
 func (c *certificates) isValid(data map[string][]byte) bool {
 	now := c.clock.Now()
 	return !slices.ContainsFunc([]time.Time{now, now.Add(renewal)}, func(at time.Time) bool {
-		ok, err := rotator.ValidCert(data[caKey], data[certFile], data[keyFile], c.host, usages(), at)
+		ok, err := rotator.ValidCert(data[caKey], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], c.host, usages(), at)
 		return err != nil || !ok
 	})
 }
@@ -159,7 +157,7 @@ func (c *certificates) renewed(authorities string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making certificate: %w", err)
 	}
-	return map[string][]byte{certFile: cert, keyFile: key, caKey: append(bytes.Clone(ca.CertPEM), firstOf([]byte(authorities))...)}, nil
+	return map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key, caKey: append(bytes.Clone(ca.CertPEM), firstOf([]byte(authorities))...)}, nil
 }
 
 // firstOf returns the first certificate of a PEM bundle, nil if there is none.
@@ -188,7 +186,7 @@ func (c *certificates) publish(ctx context.Context, w *admissionregistrationv1.V
 
 // served returns an error if the directory has no certificate that is valid now.
 func served(dir string, now time.Time) error {
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading certificate: %w", err)
