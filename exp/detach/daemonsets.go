@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,15 +71,13 @@ type remoteCache interface {
 
 // newAside returns a cache of the DaemonSets, and of their pods, in the namespaces that Reader requests.
 func (r *NodeReconciler) newAside(c controller.Controller) *workload.NamespaceCache {
-	ofDaemonSets, err := k8slabels.NewRequirement(appsv1.ControllerRevisionHashLabelKey, selection.Exists, nil)
-	if err != nil {
-		panic(err) // The requirement is constant.
-	}
+	ofDaemonSets, err := k8slabels.Parse(appsv1.ControllerRevisionHashLabelKey)
+	utilruntime.Must(err) // The selector is constant.
 	return &workload.NamespaceCache{
 		Cache: r.ClusterCache, Controller: c, All: r.all,
 		Kinds: []workload.CachedKind{{
 			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: changes(podMatters),
-			Keep:  cache.ByObject{Label: k8slabels.NewSelector().Add(*ofDaemonSets), Transform: workload.TrimDaemonPod},
+			Keep:  cache.ByObject{Label: ofDaemonSets, Transform: workload.TrimDaemonPod},
 			Index: map[string]client.IndexerFunc{nodeField: podNode},
 		}, {
 			Kind: &appsv1.DaemonSet{}, Map: r.ofDaemonSet, Predicate: changes(setMatters),

@@ -83,13 +83,10 @@ func identity(node *corev1.Node, m *clusterv1.Machine, others []other) (provider
 	if m != nil {
 		providerID, addresses = m.Spec.ProviderID, machineAddresses(m)
 	}
-	if node == nil {
-		return providerID, addresses[:min(len(addresses), mostAddresses)]
-	}
-	if m == nil && !slices.ContainsFunc(others, func(o other) bool { return o.providerID == node.Spec.ProviderID }) {
+	if m == nil && node != nil && !slices.ContainsFunc(others, func(o other) bool { return o.providerID == node.Spec.ProviderID }) {
 		providerID = node.Spec.ProviderID
 	}
-	if len(addresses) == 0 {
+	if len(addresses) == 0 && node != nil {
 		addresses = nodeAddresses(node)
 		for _, o := range others {
 			addresses = slices.DeleteFunc(addresses, func(a string) bool { return slices.Contains(o.addresses, a) })

@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -87,7 +86,7 @@ func priorityOf(pod client.Object) *string {
 	return nil
 }
 
-// daemonSets caches the DaemonSets that were read. An entry is nil if the DaemonSet does not exist.
+// daemonSets caches the DaemonSets that were read. An entry is empty if the DaemonSet does not exist.
 type daemonSets struct {
 	reader client.Reader
 	seen   map[client.ObjectKey]*appsv1.DaemonSet
@@ -103,15 +102,12 @@ func (s daemonSets) priorityOf(ctx context.Context, pod client.Object) (*string,
 	set, seen := s.seen[key]
 	if !seen {
 		set = &appsv1.DaemonSet{}
-		switch err := s.reader.Get(ctx, key, set); {
-		case apierrors.IsNotFound(err):
-			set = nil
-		case err != nil:
+		if err := s.reader.Get(ctx, key, set); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading DaemonSet %s: %w", key, err)
 		}
 		s.seen[key] = set
 	}
-	if set == nil || set.UID != owner.UID {
+	if set.UID != owner.UID {
 		return nil, nil
 	}
 	if text, ok := set.Annotations[daemonSetAnnotation]; ok {

@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// startupInterval is the interval of reconciles until a replica serves, and settled the interval after that.
+	// startupInterval is the interval of the checks of the certificate until it is valid and published, steadyInterval
+	// the interval after that.
 	startupInterval = time.Second
 	steadyInterval  = 10 * time.Second
 	// probeTimeout bounds the request to the API server in a probe.
