@@ -107,10 +107,8 @@ const (
 
 // EvictCached decides on an eviction without a call to the API server. It decides in the two cases in which a late
 // cache does no harm: no policy selects the pod, or the answer is 429 and needs no write. A wrong 429 costs one retry.
+// It needs Cache.
 func (e *Evictor) EvictCached(ctx context.Context, w Attempt) (Response, CacheAnswer, error) {
-	if e.Cache == nil {
-		return Response{}, Undecided, nil
-	}
 	s, policies, err := e.begin(ctx, w)
 	if err != nil {
 		return Response{}, Undecided, err

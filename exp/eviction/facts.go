@@ -57,14 +57,13 @@ func TrimPod(pod *corev1.Pod) *corev1.Pod {
 
 // podFacts converts a pod to input of package verdict. r is the mark to look for; with nil, Marked is false.
 func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
-	p := &verdict.Pod{
+	return &verdict.Pod{
 		UID: string(pod.UID), Created: pod.CreationTimestamp.Time, Bound: pod.Spec.NodeName != "",
 		Pending:  pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "",
 		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 		Leaving:  !pod.DeletionTimestamp.IsZero(), MarkedAt: markedAt(pod),
+		Marked: r != nil && marked(pod, *r),
 	}
-	p.Marked = r != nil && marked(pod, *r)
-	return p
 }
 
 // marked reports whether the guard or another client has requested the move of a pod.

@@ -86,24 +86,27 @@ func (e endpoint) do(ctx context.Context, command string) error {
 	})
 }
 
-// command sends a command on a new connection and passes the answer to read.
-func (e endpoint) command(ctx context.Context, command string, read func(io.Reader) error) error {
+// command sends a command on a new connection and passes the answer to read. Its errors name the process and the
+// command.
+func (e endpoint) command(ctx context.Context, command string, read func(io.Reader) error) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("HAProxy at %s: %q: %w", e, command, err)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, e.network, e.address)
 	if err != nil {
-		return e.failed(command, err)
+		return err
 	}
 	defer conn.Close() //nolint:errcheck // nothing is left to be written
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	err = exchange(conn, command, read)
 	if ended := ctx.Err(); ended != nil && err != nil {
-		err = ended // the cause of the connection's error
+		return ended // the cause of the connection's error
 	}
-	if err != nil {
-		return e.failed(command, err)
-	}
-	return nil
+	return err
 }
 
 // exchange sends the command and reads the answer. If the answer is incomplete, it returns the reason for that instead
@@ -155,11 +158,6 @@ func (a *answer) Read(p []byte) (int, error) {
 		return n, io.EOF
 	}
 	return n, a.failed
-}
-
-// failed adds the process and the command to an error.
-func (e endpoint) failed(command string, err error) error {
-	return fmt.Errorf("HAProxy at %s: %q: %w", e, command, err)
 }
 
 // refusal returns an error with a remedy if HAProxy denied the permission, or else err.

@@ -162,7 +162,9 @@ func (d *Driver) readNodes(ctx context.Context) (map[string]*corev1.Node, error)
 			return nil, err
 		case node == nil:
 			delete(nodes, name)
-			d.forget(name)
+			d.mu.Lock()
+			delete(d.replaced, name)
+			d.mu.Unlock()
 		default:
 			nodes[name] = node
 		}
@@ -183,19 +185,6 @@ func (d *Driver) outdatedInCache(cached map[string]*corev1.Node) []string {
 		return err == nil && newer > 0
 	})
 	return slices.Sorted(maps.Keys(d.replaced))
-}
-
-func (d *Driver) forget(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.replaced, name)
-}
-
-// noteWrite records the version of a Node that the next write replaces.
-func (d *Driver) noteWrite(node *corev1.Node) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.replaced[node.Name] = node.ResourceVersion
 }
 
 // serves reports whether load balancers send connections to the Node. They never send any to a Node with the label by
@@ -267,7 +256,9 @@ func (d *Driver) edit(ctx context.Context, memberships []balancer.Membership, ch
 		}
 		changed := node.DeepCopy()
 		if change(changed); !equality.Semantic.DeepEqual(node, changed) {
-			d.noteWrite(node)
+			d.mu.Lock()
+			d.replaced[node.Name] = node.ResourceVersion
+			d.mu.Unlock()
 			errs = append(errs, d.nodes.Edit(ctx, node, change))
 		}
 	}
