@@ -42,12 +42,13 @@ const (
 	maxWriteTime = time.Second
 	// callTimeout is the timeout of all reads from a load balancer in one round, and of each call of Drain and Restore.
 	callTimeout = 10 * time.Second
-	// retry is the delay after a failed call. later is the delay if the load balancer limits the request rate.
-	retry, later = 5 * time.Second, 30 * time.Second
-	// volatile and recheckInterval are the intervals at which a detached Node is checked. volatile is for load
-	// balancers that lose drains at a restart. recheckInterval is for all others, where another party may restore the
-	// Node.
-	volatile, recheckInterval = 10 * time.Second, time.Minute
+	// retryInterval is the delay after a failed call. throttledRetryInterval is the delay if the load balancer limits
+	// the request rate.
+	retryInterval, throttledRetryInterval = 5 * time.Second, 30 * time.Second
+	// volatileRecheckInterval and recheckInterval are the intervals at which a detached Node is checked. The first is
+	// for load balancers that lose drains at a restart. The second is for all others, where another party may restore
+	// the Node.
+	volatileRecheckInterval, recheckInterval = 10 * time.Second, time.Minute
 )
 
 // Drivers returns the Driver of each LoadBalancer. It is safe for concurrent use.
@@ -110,9 +111,9 @@ type nodeBalancer struct {
 	closing bool
 	// failed is why the state of this Node is unknown although the load balancer answers.
 	failed error
-	// later means that its record is not written in this round, which then neither drains nor restores its
+	// deferred means that its record is not written in this round, which then neither drains nor restores its
 	// memberships.
-	later bool
+	deferred bool
 	// members are its memberships. steps has the step for each of them.
 	members []plan.Member
 	steps   []plan.MemberAction
@@ -484,14 +485,14 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 	var errs []error
 	began := r.Clock.Now()
 	for _, s := range o.nodes {
-		if s.later = r.Clock.Since(began) >= maxWriteTime && len(s.steps) > 0; s.later {
+		if s.deferred = r.Clock.Since(began) >= maxWriteTime && len(s.steps) > 0; s.deferred {
 			continue
 		}
 		switch err := r.record(ctx, o, driver, s); {
 		case apierrors.IsInvalid(err): // The API rejects it, for example because there are too many memberships.
 			s.failed, s.steps = err, make([]plan.MemberAction, len(s.members))
 		case err != nil:
-			s.later = true
+			s.deferred = true
 			errs = append(errs, err)
 		}
 	}
@@ -510,7 +511,7 @@ func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, act plan.
 	var nodes []*nodeBalancer // the Node of each membership
 	for _, s := range o.nodes {
 		for i, step := range s.steps {
-			if step.Act == act && !s.later {
+			if step.Act == act && !s.deferred {
 				memberships, nodes = append(memberships, s.members[i].Membership), append(nodes, s)
 			}
 		}
@@ -541,7 +542,7 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balanc
 	before, acts, written := s.attachment.DeepCopy(), false, false
 	for i, step := range s.steps {
 		membership := recordOf(o.lb.Name, s.members[i].Membership)
-		s.address(driver, membership)
+		s.updateAddresses(driver, membership)
 		switch {
 		case step.Act == plan.Drain && !s.members[i].Taken:
 			membership.DrainTime = metav1.NewTime(r.Clock.Now())
@@ -580,9 +581,9 @@ func (s *nodeBalancer) logDropped(ctx context.Context, i int) {
 	}
 }
 
-// address updates the address in the record of a membership. It does so if the record has none, or has one that the
-// Node no longer has while the membership has a current one.
-func (s *nodeBalancer) address(driver balancer.Driver, membership expv1.Membership) {
+// updateAddresses updates the address in the record of a membership. It does so if the record has none, or has one that
+// the Node no longer has while the membership has a current one.
+func (s *nodeBalancer) updateAddresses(driver balancer.Driver, membership expv1.Membership) {
 	elsewhere := func(m expv1.Membership) bool { return driver.Elsewhere(s.node(), membershipOf(m)) }
 	for i := range s.attachment.Spec.Memberships {
 		m := &s.attachment.Spec.Memberships[i]
@@ -639,16 +640,16 @@ func (o *round) again() (again time.Duration) {
 	}
 	for _, s := range o.nodes {
 		switch p := s.phase(o); {
-		case s.later:
+		case s.deferred:
 			sooner(wake.QuietRetry)
 		case errors.Is(errors.Join(o.failed, o.callErrors), balancer.ErrThrottled):
-			sooner(later)
+			sooner(throttledRetryInterval)
 		case o.failed != nil, o.callErrors != nil:
-			sooner(max(o.every, retry))
+			sooner(max(o.every, retryInterval))
 		case s.failed != nil: // Only a change of the Node's data can fix it.
 			sooner(recheckInterval)
 		case p == expv1.PhaseDetached && o.volatile:
-			sooner(volatile)
+			sooner(volatileRecheckInterval)
 		case p == expv1.PhaseDetached, s.disabled():
 			sooner(recheckInterval)
 		case p != "":
@@ -663,7 +664,7 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	var errs []error
 	began := r.Clock.Now()
 	for _, s := range o.nodes {
-		if s.later = s.later || r.Clock.Since(began) >= maxWriteTime; s.later {
+		if s.deferred = s.deferred || r.Clock.Since(began) >= maxWriteTime; s.deferred {
 			continue
 		}
 		before := s.attachment.DeepCopy()

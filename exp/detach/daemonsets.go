@@ -37,8 +37,8 @@ type daemonSet struct {
 	rolled    bool
 }
 
-// named returns the DaemonSets that the LoadBalancers name, sorted.
-func named(balancers []expv1.LoadBalancer) (sets []daemonSet) {
+// servingDaemonSets returns the DaemonSets that the LoadBalancers name, sorted.
+func servingDaemonSets(balancers []expv1.LoadBalancer) (sets []daemonSet) {
 	for i := range balancers {
 		for _, d := range balancers[i].Spec.DaemonSets {
 			key := client.ObjectKey{Namespace: d.Namespace, Name: d.Name}
@@ -69,8 +69,8 @@ type remoteCache interface {
 	Stop(cluster client.ObjectKey)
 }
 
-// newAside returns a cache of the DaemonSets, and of their pods, in the namespaces that Reader requests.
-func (r *NodeReconciler) newAside(c controller.Controller) *workload.NamespaceCache {
+// newPodCache returns a cache of the DaemonSets, and of their pods, in the namespaces that Reader requests.
+func (r *NodeReconciler) newPodCache(c controller.Controller) *workload.NamespaceCache {
 	ofDaemonSets, err := k8slabels.Parse(appsv1.ControllerRevisionHashLabelKey)
 	utilruntime.Must(err) // The selector is constant.
 	return &workload.NamespaceCache{
@@ -105,7 +105,7 @@ func (r *NodeReconciler) ofPod(ctx context.Context, cluster client.ObjectKey, ob
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing LoadBalancers")
 	}
-	if !slices.ContainsFunc(named(balancers), func(s daemonSet) bool { return s.owns(pod) }) {
+	if !slices.ContainsFunc(servingDaemonSets(balancers), func(s daemonSet) bool { return s.owns(pod) }) {
 		return nil
 	}
 	return []ctrl.Request{requestFor(cluster, workload.NodeOf(pod)), requestFor(cluster, "")}

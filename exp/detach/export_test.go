@@ -17,8 +17,8 @@ const NodesWatch = nodesWatch
 var RequestFor func(cluster types.NamespacedName, node string) ctrl.Request = requestFor
 
 // WithoutWatches returns r for tests that call Reconcile themselves.
-func (r *NodeReconciler) WithoutWatches(aside remoteCache) *NodeReconciler {
-	r.nodes.Name, r.nodes.Cache, r.aside = nodesWatch, r.ClusterCache, aside
+func (r *NodeReconciler) WithoutWatches(podCache remoteCache) *NodeReconciler {
+	r.nodes.Name, r.nodes.Cache, r.podCache = nodesWatch, r.ClusterCache, podCache
 	return r
 }
 

@@ -68,9 +68,9 @@ type NodeReconciler struct {
 	// Pods stops the pods of Nodes that leave, or are cordoned or tainted, without 5-Spot's pre-terminate hook.
 	Pods PodStopper
 
-	nodes workload.Watch
-	aside remoteCache
-	fresh wake.Freshness
+	nodes    workload.Watch
+	podCache remoteCache
+	fresh    wake.Freshness
 }
 
 // PodStopper is the interface of podorder.Step.
@@ -122,7 +122,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if s == nil {
-		r.aside.Stop(key)
+		r.podCache.Stop(key)
 		return ctrl.Result{}, nil
 	}
 	now, before := r.Clock.Now(), versionOf(s.attachment)
@@ -221,7 +221,7 @@ func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node
 	if s.balancers, err = balancersOf(ctx, r.Reader, key); err != nil {
 		return nil, err
 	}
-	s.sets = named(notDeleting(s.balancers))
+	s.sets = servingDaemonSets(notDeleting(s.balancers))
 	return s, r.observeNode(ctx, s, key)
 }
 
@@ -241,7 +241,7 @@ func release(ctx context.Context, write *actuate.Actuator, obj client.Object) er
 
 // observeNode reads the Machine, and, if the workload cluster is connected, the Node.
 func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.ObjectKey) error {
-	s.daemonSetReader, s.daemonSetErr = r.aside.Reader(ctx, key, namespacesOf(s.sets))
+	s.daemonSetReader, s.daemonSetErr = r.podCache.Reader(ctx, key, namespacesOf(s.sets))
 	err := r.nodes.Start(ctx, key)
 	if s.name == "" { // The watch enqueues each Node.
 		return workload.IgnoreNotConnected(err)

@@ -50,7 +50,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 	r.nodes = workload.Watch{
 		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: changes(nodeFields),
 	}
-	r.aside = r.newAside(c)
+	r.podCache = r.newPodCache(c)
 	return nil
 }
 
