@@ -130,7 +130,7 @@ func podMatters(pod *corev1.Pod) any {
 func podFacts(pod *corev1.Pod) plan.Pod {
 	return plan.Pod{
 		UID: string(pod.UID), Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey],
-		Ends: !pod.DeletionTimestamp.IsZero(), Ready: workload.Ready(pod),
+		Terminating: !pod.DeletionTimestamp.IsZero(), Ready: workload.Ready(pod),
 	}
 }
 

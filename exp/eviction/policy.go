@@ -36,8 +36,8 @@ func (p *Policy) facts() *verdict.Policy {
 		return nil
 	}
 	return &verdict.Policy{
-		Title: p.String(), HealthyNode: string(cmp.Or(p.HealthyNode, evictionv1.HealthyNodeAllow)),
-		Fallback: string(cmp.Or(p.Fallback, evictionv1.FallbackAllow)), Most: int(p.MaxConcurrent), Deadline: p.deadline(),
+		Name: p.String(), HealthyNode: string(cmp.Or(p.HealthyNode, evictionv1.HealthyNodeAllow)),
+		Fallback: string(cmp.Or(p.Fallback, evictionv1.FallbackAllow)), MaxConcurrent: int(p.MaxConcurrent), Deadline: p.deadline(),
 	}
 }
 

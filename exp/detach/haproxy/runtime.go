@@ -53,7 +53,7 @@ func parseEndpoint(s string) (endpoint, error) {
 	return endpoint{}, fmt.Errorf("%q must be like tcp://192.0.2.1:9999 or unix:///run/haproxy/admin.sock", s)
 }
 
-// servers returns the servers of all backends, without the fields that counted adds.
+// servers returns the servers of all backends, without the fields that serversWithConnections adds.
 func (e endpoint) servers(ctx context.Context) (servers []server, err error) {
 	err = e.command(ctx, "show servers state", func(answer io.Reader) (err error) {
 		servers, err = parseServers(answer)
@@ -62,8 +62,8 @@ func (e endpoint) servers(ctx context.Context) (servers []server, err error) {
 	return servers, err
 }
 
-// counted returns the servers of all backends with their connections.
-func (e endpoint) counted(ctx context.Context) ([]server, error) {
+// serversWithConnections returns the servers of all backends with their connections.
+func (e endpoint) serversWithConnections(ctx context.Context) ([]server, error) {
 	servers, err := e.servers(ctx)
 	if err != nil {
 		return nil, err

@@ -58,10 +58,10 @@ type Mark struct {
 	Annotation string
 	// Owner returns which party marked the Node.
 	Owner func(*corev1.Node) Owner
-	// PutOn sets the mark on an unmarked Node.
-	PutOn func(*corev1.Node)
-	// TakeOff removes 5-Spot's mark, and nothing else.
-	TakeOff func(*corev1.Node)
+	// Add sets the mark on an unmarked Node.
+	Add func(*corev1.Node)
+	// Remove removes 5-Spot's mark, and nothing else.
+	Remove func(*corev1.Node)
 	// Volatile means that other programs may remove 5-Spot's mark.
 	Volatile bool
 }
@@ -228,7 +228,7 @@ func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) e
 			return
 		}
 		if owner == Unmarked {
-			d.mark.PutOn(node)
+			d.mark.Add(node)
 		}
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, d.mark.Annotation, d.clock.Now().UTC().Format(time.RFC3339))
 	})
@@ -238,7 +238,7 @@ func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) e
 func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership) error {
 	return d.edit(ctx, memberships, func(node *corev1.Node) {
 		if d.mark.Owner(node) == MarkedByUs {
-			d.mark.TakeOff(node)
+			d.mark.Remove(node)
 		}
 		delete(node.Annotations, d.mark.Annotation)
 	})

@@ -8,12 +8,12 @@ import "slices"
 type Pod struct {
 	// UID is the UID of the pod. Revision is the revision hash of its template.
 	UID, Revision string
-	// Ends means that the pod terminates. Ready is its Ready condition.
-	Ends, Ready bool
+	// Terminating means that the pod is being deleted. Ready is its Ready condition.
+	Terminating, Ready bool
 }
 
 // serves reports whether the pod can get connections.
-func (p Pod) serves() bool { return p.Ready && !p.Ends }
+func (p Pod) serves() bool { return p.Ready && !p.Terminating }
 
 // DaemonSet is a DaemonSet that load balancers name, and its state on one Node.
 type DaemonSet struct {
@@ -76,13 +76,13 @@ func (d DaemonSet) replacement(on Replacement, recorded, free bool) (now Replace
 	case recorded:
 		return on, true
 	default:
-		return Replacement{DaemonSet: d.Name}, slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.Ends })
+		return Replacement{DaemonSet: d.Name}, slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.Terminating })
 	}
 }
 
 // Waits reports whether the pod exists and is not terminating yet.
 func (d DaemonSet) Waits(on Replacement) bool {
-	return on.Pod != "" && slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.UID == on.Pod && !p.Ends })
+	return on.Pod != "" && slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.UID == on.Pod && !p.Terminating })
 }
 
 // triggerOf returns the trigger of the first pod that another party deletes, or else of the first pod that 5-Spot

@@ -22,7 +22,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 		return s
 	}
 	dark := func(s *plan.RollNode) { s.Pods[0].Ready = false }
-	ending := func(s *plan.RollNode) { s.Pods[0].Ends = true }
+	ending := func(s *plan.RollNode) { s.Pods[0].Terminating = true }
 	none := func(s *plan.RollNode) { s.Pods = nil }
 	away := func(s *plan.RollNode) { s.Detached = true }
 	owed := func(s *plan.RollNode) { s.RestorePending = true }

@@ -121,11 +121,11 @@ func (c *certificates) requireSecretPath(handler http.Handler) http.Handler {
 
 // pathOf returns the path in the Secret, or else in the webhook configuration, or else a new one.
 func pathOf(data map[string][]byte, known admissionregistrationv1.WebhookClientConfig) string {
-	said := []string{string(data[pathKey])}
+	paths := []string{string(data[pathKey])}
 	if known.Service != nil && known.Service.Path != nil {
-		said = append(said, *known.Service.Path)
+		paths = append(paths, *known.Service.Path)
 	}
-	for _, path := range said {
+	for _, path := range paths {
 		if secret, ok := strings.CutPrefix(path, Path+"/"); ok && len(secret) == len(rand.Text()) {
 			return path
 		}
@@ -161,8 +161,8 @@ func (c *certificates) renewed(authorities string) (map[string][]byte, error) {
 }
 
 // firstOf returns the first certificate of a PEM bundle, nil if there is none.
-func firstOf(several []byte) []byte {
-	block, _ := pem.Decode(several)
+func firstOf(bundle []byte) []byte {
+	block, _ := pem.Decode(bundle)
 	if block == nil || block.Type != "CERTIFICATE" {
 		return nil
 	}

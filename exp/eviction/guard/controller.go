@@ -61,7 +61,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(wake.Changes(r.drained))).
 		Watches(&evictionv1.ReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
 		Watches(&evictionv1.ClusterReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
-		WatchesRawSource(source.Channel(r.leader.begun, handler.EnqueueRequestsFromMapFunc(r.within))).
+		WatchesRawSource(source.Channel(r.leader.termStarted, handler.EnqueueRequestsFromMapFunc(r.within))).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: concurrency, RateLimiter: wake.Backoff()}).
 		Complete(r)
 }

@@ -68,12 +68,12 @@ func (s *server) Start(ctx context.Context) error {
 			return fmt.Errorf("reading %T: %w", kind, err)
 		}
 	}
-	told := false
+	logged := false
 	err := wait.PollUntilContextCancel(ctx, startupInterval, true, func(context.Context) (bool, error) {
 		err := served(s.certDir, s.clock.Now())
-		if err != nil && !told {
+		if err != nil && !logged {
 			ctrl.Log.Info("Waiting for a certificate", "because", err.Error())
-			told = true
+			logged = true
 		}
 		return err == nil, nil
 	})
