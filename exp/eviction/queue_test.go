@@ -65,8 +65,8 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestAPlaceInTheLineIsNotLostWhileItIsUsed has a place that expires between the read and the write.
-func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
+// TestQueuePlaceExpiresDuringWrite has a place that expires between the read and the write.
+func TestQueuePlaceExpiresDuringWrite(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first := w.pod("db-0", 0)
 	w.drain(0, true)
@@ -96,8 +96,8 @@ func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 	}
 }
 
-// TestAPlaceThatIsGivenUp between the read and the write: the guard still writes the mark.
-func TestAPlaceThatIsGivenUp(t *testing.T) {
+// TestQueuePlaceIsGivenUpDuringWrite withdraws a request between the read and the write. The guard still writes the mark.
+func TestQueuePlaceIsGivenUpDuringWrite(t *testing.T) {
 	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first, second := w.pod("db-0", 0), w.pod("db-1", 1)
 	w.drain(0, true)
@@ -119,9 +119,9 @@ func TestAPlaceThatIsGivenUp(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 }
 
-// TestAPlaceOfTomorrow has a guard whose clock was ahead by a day. It queued the request, and ended before it marked
-// the pod.
-func TestAPlaceOfTomorrow(t *testing.T) {
+// TestQueueTimeInTheFuture has a guard whose clock was ahead by a day. It queued the request, and ended before it
+// marked the pod.
+func TestQueueTimeInTheFuture(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	w.pod("db-0", 0)
 	w.pod("db-1", 0)
@@ -179,8 +179,8 @@ func TestOtherNamespaces(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 }
 
-// TestAPodThatKeepsNobodyWaiting has ended, or was marked by a person a whole deadline ago.
-func TestAPodThatKeepsNobodyWaiting(t *testing.T) {
+// TestPodThatDoesNotCount has a pod that has ended, or that a person marked a whole deadline ago.
+func TestPodThatDoesNotCount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase corev1.PodPhase
 		after time.Duration
@@ -208,8 +208,8 @@ func TestAPodThatKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestAnOperatorThatBeginsIsBusy has an operator that removes the mark when it begins, and moves one pod at a time.
-func TestAnOperatorThatBeginsIsBusy(t *testing.T) {
+// TestStartedMoveCounts has an operator that removes the mark when it begins, and moves one pod at a time.
+func TestStartedMoveCounts(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	p := w.pod("db-0", 0)
 	w.pod("db-1", 0)

@@ -23,7 +23,7 @@ func ingress(pods ...plan.Pod) plan.DaemonSet {
 	return plan.DaemonSet{Name: "edge/ingress", LoadBalancers: []string{"web", "api"}, Rolled: true, Known: true, Pods: pods}
 }
 
-func TestWhatIsDoneAboutANodeWhosePodIsReplaced(t *testing.T) {
+func TestDecideForNodeWithReplacedPod(t *testing.T) {
 	t.Parallel()
 	const ended, rolled = plan.Trigger("DaemonSetPod edge/ingress"), plan.Trigger("DaemonSetRoll edge/ingress")
 	somebody, us := []plan.Replacement{{DaemonSet: "edge/ingress"}}, []plan.Replacement{{DaemonSet: "edge/ingress", Pod: "p1"}}

@@ -198,8 +198,8 @@ func TestWhatIsNotACertificateIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAPathThatNobodyGuesses checks that the secret path is generated once, and restored.
-func TestAPathThatNobodyGuesses(t *testing.T) {
+// TestSecretPathIsCreatedAndRestored checks that the secret path is generated once, and restored.
+func TestSecretPathIsCreatedAndRestored(t *testing.T) {
 	w := newWorld(t)
 	asked := func() string {
 		w.Must(w.keep())
@@ -232,7 +232,7 @@ func TestTheConfigurationMayComeLater(t *testing.T) {
 	w.wantTrust("it is told once it is there", w.certificate(), true)
 }
 
-func TestOfTwoReplicasOneMakesIt(t *testing.T) {
+func TestTwoReplicasCreateOneCertificate(t *testing.T) {
 	w := newWorld(t)
 	start, errs := make(chan struct{}), make(chan error)
 	for range 2 {
@@ -411,7 +411,7 @@ func TestReplicasAreReadyOnceTheyServeAndStaySoThroughARenewal(t *testing.T) {
 	}
 }
 
-func TestAPortThatIsTakenEndsIt(t *testing.T) {
+func TestPortInUseEndsProcess(t *testing.T) {
 	w := newWorld(t)
 	w.Must(w.keep())
 	dir := t.TempDir()
@@ -430,7 +430,7 @@ func TestAPortThatIsTakenEndsIt(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesCertificateMayComeLateAndIsReadAgain(t *testing.T) {
+func TestExternalCertificateMayComeLateAndIsReloaded(t *testing.T) {
 	w := newWorld(t)
 	w.Must(w.keep())
 	r := w.start(guard.Options{Certificates: guard.CertificatesExternal})
