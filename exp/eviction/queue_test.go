@@ -96,7 +96,7 @@ func TestQueuePlaceExpiresDuringWrite(t *testing.T) {
 	}
 }
 
-// TestQueuePlaceIsGivenUpDuringWrite withdraws a request between the read and the write. The guard still writes the mark.
+// TestQueuePlaceIsGivenUpDuringWrite withdraws a request between the read and the write, which still marks the pod.
 func TestQueuePlaceIsGivenUpDuringWrite(t *testing.T) {
 	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first, second := w.pod("db-0", 0), w.pod("db-1", 1)
