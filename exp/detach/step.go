@@ -48,17 +48,16 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (lea
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
-	unknown := leaving.Verdict{Reason: fivespotv1.WaitingForResponseReason}
 	balancers, err := balancersOf(ctx, s.Reader, d.Cluster())
 	if err != nil {
-		return unknown, err
+		return leaving.Verdict{}, err
 	}
 	a, err := attachment(ctx, s.Reader, d.Cluster(), d.Node)
 	if err != nil || a != nil && a.Spec.Trigger == string(plan.Gone) {
-		return unknown, err
+		return leaving.Verdict{}, err
 	}
 	v := waitAll(notDeleting(balancers), a, d, util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, now)
-	v.Reason = cmp.Or(v.Reason, unknown.Reason)
+	v.Reason = cmp.Or(v.Reason, fivespotv1.WaitingForResponseReason)
 	return v, nil
 }
 

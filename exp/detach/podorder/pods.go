@@ -34,12 +34,11 @@ const (
 // leavingTaint keeps new pods away from a Node that leaves. It does not evict running pods.
 var leavingTaint = corev1.Taint{Key: v1alpha1.NodeLeavingTaint, Effect: corev1.TaintEffectNoSchedule}
 
-// node is a leaving Node with its pods.
+// node is a leaving Node with its pods. facts are the same for package order.
 type node struct {
 	*corev1.Node
-	pods []corev1.Pod
-	// priorities has the priority of each pod, in the order of pods; nil for a pod without one.
-	priorities []*string
+	pods  []corev1.Pod
+	facts order.Facts
 }
 
 // observe reads the Node and its pods live. It returns nil if the Node does not exist.
@@ -57,16 +56,22 @@ func (s *Step) observe(ctx context.Context, d leaving.Departing) (*node, error) 
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	n.pods = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !runs(&p) })
-	begun := metav1.HasAnnotation(n.ObjectMeta, v1alpha1.NodeStoppingPodsAnnotation)
+	if record, ok := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]; ok {
+		n.facts.Record = &record
+	}
 	sets := daemonSets{reader: reader, seen: map[client.ObjectKey]*appsv1.DaemonSet{}}
 	for i := range n.pods {
-		p := priorityOf(&n.pods[i])
-		if p == nil && !begun { // After the record is written, new annotations of a DaemonSet have no effect.
-			if p, err = sets.priorityOf(ctx, &n.pods[i]); err != nil {
+		p := &n.pods[i]
+		f := order.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Priority: priorityOf(p)}
+		if f.Priority == nil && n.facts.Record == nil { // After the record is written, new annotations of a DaemonSet have no effect.
+			if f.Priority, err = sets.priorityOf(ctx, p); err != nil {
 				return nil, err
 			}
 		}
-		n.priorities = append(n.priorities, p)
+		if p.DeletionTimestamp != nil {
+			f.Until = p.DeletionTimestamp.Time
+		}
+		n.facts.Pods = append(n.facts.Pods, f)
 	}
 	return n, nil
 }
@@ -116,29 +121,11 @@ func (s daemonSets) priorityOf(ctx context.Context, pod client.Object) (*string,
 	return nil, nil
 }
 
-// facts converts the pods for package order.
-func (n *node) facts() order.Facts {
-	var f order.Facts
-	if record, ok := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]; ok {
-		f.Record = &record
-	}
-	for i := range n.pods {
-		p := &n.pods[i]
-		pod := order.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Priority: n.priorities[i]}
-		if p.DeletionTimestamp != nil {
-			pod.Until = p.DeletionTimestamp.Time
-		}
-		f.Pods = append(f.Pods, pod)
-	}
-	return f
-}
-
 // act decides, writes the record, and stops the pods of the current group. refused has a text for each pod that could
 // not be stopped; such a pod does not affect others.
 func (s *Step) act(ctx context.Context, d leaving.Departing, n *node) (decision order.Decision, refused []string, err error) {
-	f := n.facts()
-	f.Now = s.Clock.Now()
-	decision = order.Decide(f)
+	n.facts.Now = s.Clock.Now()
+	decision = order.Decide(n.facts)
 	if decision.Record == nil && len(decision.Delete) == 0 {
 		return decision, nil, nil
 	}
@@ -146,7 +133,7 @@ func (s *Step) act(ctx context.Context, d leaving.Departing, n *node) (decision 
 	if err != nil {
 		return decision, nil, err
 	}
-	action := remote.For(actuate.OnNode(d.Machine, "StopPods", f.Now))
+	action := remote.For(actuate.OnNode(d.Machine, "StopPods", n.facts.Now))
 	if decision.Record != nil {
 		if err := begin(ctx, action, n.Node, *decision.Record); err != nil {
 			return decision, nil, fmt.Errorf("tainting Node: %w", err)
