@@ -203,13 +203,11 @@ func (d *Driver) state(node *corev1.Node) balancer.State {
 		return balancer.Attached
 	case MarkedByOthers:
 		return balancer.Disabled
-	case MarkedByUs:
+	default: // MarkedByUs
 		if since, known := d.since(node); known && !d.clock.Now().Before(since.Add(d.wait)) {
 			return balancer.Drained
 		}
 		return balancer.Draining
-	default:
-		return balancer.Unknown
 	}
 }
 
