@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,20 +18,14 @@ import (
 var version = "unknown"
 
 func main() {
-	if err := run(ctrl.SetupSignalHandler(), os.Args[1:]); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return
-		}
+	f := &guard.Flags{}
+	f.Version = version
+	err := f.FlagSet("eviction-guard").Parse(os.Args[1:])
+	if err == nil {
+		err = guard.Run(ctrl.SetupSignalHandler(), f)
+	}
+	if err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "eviction-guard: %v\n", err)
 		os.Exit(1)
 	}
-}
-
-func run(ctx context.Context, args []string) error {
-	f := &guard.Flags{}
-	f.Version = version
-	if err := f.FlagSet("eviction-guard").Parse(args); err != nil {
-		return err
-	}
-	return guard.Run(ctx, f)
 }

@@ -5,6 +5,7 @@ package detach
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -38,30 +39,25 @@ func indexAddresses(obj client.Object) []string {
 	}
 }
 
-// machinesWith returns the Machines that have a Node and any of these addresses. The results may share memory with the
-// cache: do not change them.
-func machinesWith(ctx context.Context, reader client.Reader, addresses []string, opts ...client.ListOption) (all []clusterv1.Machine, err error) {
+// withAddress selects, for each address, the objects that have it.
+func withAddress(addresses []string) (each []client.MatchingFields) {
 	for _, address := range addresses {
-		more, err := machinesBy(ctx, reader, append(opts, client.MatchingFields{addressField: address})...)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, more...)
+		each = append(each, client.MatchingFields{addressField: address})
 	}
-	return all, nil
+	return each
 }
 
-func machinesBy(ctx context.Context, reader client.Reader, opts ...client.ListOption) (all []clusterv1.Machine, err error) {
-	list := &clusterv1.MachineList{}
-	if err := reader.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, fmt.Errorf("listing Machines: %w", err)
-	}
-	for i := range list.Items {
-		if m := list.Items[i]; m.Status.NodeRef.IsDefined() {
-			all = append(all, m)
+// machinesWith returns the Machines that have a Node and match any of these fields. The results may share memory with
+// the cache: do not change them.
+func machinesWith(ctx context.Context, reader client.Reader, fields []client.MatchingFields, opts ...client.ListOption) (all []clusterv1.Machine, err error) {
+	for _, field := range fields {
+		list := &clusterv1.MachineList{}
+		if err := reader.List(ctx, list, append(opts, field, client.UnsafeDisableDeepCopy)...); err != nil {
+			return nil, fmt.Errorf("listing Machines: %w", err)
 		}
+		all = append(all, list.Items...)
 	}
-	return all, nil
+	return slices.DeleteFunc(all, func(m clusterv1.Machine) bool { return !m.Status.NodeRef.IsDefined() }), nil
 }
 
 // others returns the machines that have an address or the provider ID of this Node, but are not its machine. They may
@@ -72,15 +68,12 @@ func (r *NodeReconciler) others(ctx context.Context, s *scope) (all []other, err
 		return nil, nil
 	}
 	cluster, addresses := client.ObjectKeyFromObject(s.cluster), nodeAddresses(s.node)
-	machines, err := machinesWith(ctx, r.Reader, addresses)
+	fields := append(withAddress(addresses), client.MatchingFields{index.MachineProviderIDField: s.node.Spec.ProviderID})
+	machines, err := machinesWith(ctx, r.Reader, fields)
 	if err != nil {
 		return nil, err
 	}
-	same, err := machinesBy(ctx, r.Reader, client.MatchingFields{index.MachineProviderIDField: s.node.Spec.ProviderID})
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range append(machines, same...) {
+	for _, m := range machines {
 		if clusterOf(&m) != cluster || m.Status.NodeRef.Name != s.node.Name {
 			all = append(all, other{m.Spec.ProviderID, machineAddresses(&m)})
 		}
@@ -95,9 +88,9 @@ func (r *NodeReconciler) otherNodes(ctx context.Context, cluster client.ObjectKe
 	if err != nil {
 		return nil, err
 	}
-	for _, address := range addresses {
+	for _, field := range withAddress(addresses) {
 		nodes := &corev1.NodeList{}
-		if err := reader.List(ctx, nodes, client.MatchingFields{addressField: address}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := reader.List(ctx, nodes, field, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing Nodes: %w", err)
 		}
 		for i := range nodes.Items {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,12 +42,13 @@ const (
 	maxWriteTime = time.Second
 	// callTimeout is the timeout of all reads from a load balancer in one round, and of each call of Drain and Restore.
 	callTimeout = 10 * time.Second
-	// retry is the delay after a failed call. later is the delay if the load balancer limits the request rate.
-	retry, later = 5 * time.Second, 30 * time.Second
-	// volatile and recheckInterval are the intervals at which a detached Node is checked. volatile is for load
-	// balancers that lose drains at a restart. recheckInterval is for all others, where another party may restore the
-	// Node.
-	volatile, recheckInterval = 10 * time.Second, time.Minute
+	// retryInterval is the delay after a failed call. throttledRetryInterval is the delay if the load balancer limits
+	// the request rate.
+	retryInterval, throttledRetryInterval = 5 * time.Second, 30 * time.Second
+	// volatileRecheckInterval and recheckInterval are the intervals at which a detached Node is checked. The first is
+	// for load balancers that lose drains at a restart. The second is for all others, where another party may restore
+	// the Node.
+	volatileRecheckInterval, recheckInterval = 10 * time.Second, time.Minute
 )
 
 // Drivers returns the Driver of each LoadBalancer. It is safe for concurrent use.
@@ -107,11 +109,11 @@ type nodeBalancer struct {
 	// closing means that the LoadBalancer is being deleted and the machine does not leave, or that the Node will not
 	// come back. All memberships are restored.
 	closing bool
-	// failed is why the state of this Node is unknown although the load balancer answers. unwritten is why its record
-	// could not be written; the round then neither drains nor restores its memberships.
-	failed, unwritten error
-	// later means that its record is written in the next round.
-	later bool
+	// failed is why the state of this Node is unknown although the load balancer answers.
+	failed error
+	// deferred means that its record is not written in this round, which then neither drains nor restores its
+	// memberships.
+	deferred bool
 	// members are its memberships. steps has the step for each of them.
 	members []plan.Member
 	steps   []plan.MemberAction
@@ -180,9 +182,9 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	if err != nil {
 		return nil, err
 	}
-	o := &round{lb: lb, cluster: cluster, every: retry, now: r.Clock.Now()}
-	if classic := lb.Spec.ClassicELB; classic != nil && classic.WaitSeconds != nil {
-		o.wait = time.Duration(*classic.WaitSeconds) * time.Second
+	o := &round{lb: lb, cluster: cluster, now: r.Clock.Now()}
+	if classic := lb.Spec.ClassicELB; classic != nil {
+		o.wait = time.Duration(ptr.Deref(classic.WaitSeconds, 0)) * time.Second
 	}
 	switch {
 	case clusterGone(cluster):
@@ -472,11 +474,7 @@ func (o *round) decide() {
 		}
 		all = append(all, s.members...)
 	}
-	floor := 1
-	if o.lb.Spec.MinMembers != nil {
-		floor = int(*o.lb.Spec.MinMembers)
-	}
-	steps := plan.Round(all, floor)
+	steps := plan.Round(all, int(ptr.Deref(o.lb.Spec.MinMembers, 1)))
 	for _, s := range o.nodes {
 		s.steps, steps = steps[:len(s.members)], steps[len(s.members):]
 	}
@@ -487,14 +485,14 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 	var errs []error
 	began := r.Clock.Now()
 	for _, s := range o.nodes {
-		if s.later = r.Clock.Since(began) >= maxWriteTime && len(s.steps) > 0; s.later {
+		if s.deferred = r.Clock.Since(began) >= maxWriteTime && len(s.steps) > 0; s.deferred {
 			continue
 		}
 		switch err := r.record(ctx, o, driver, s); {
 		case apierrors.IsInvalid(err): // The API rejects it, for example because there are too many memberships.
 			s.failed, s.steps = err, make([]plan.MemberAction, len(s.members))
 		case err != nil:
-			s.unwritten = err
+			s.deferred = true
 			errs = append(errs, err)
 		}
 	}
@@ -507,9 +505,17 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 }
 
 // callDriver calls Drain or Restore for all memberships with that step. After an error the state of these memberships
-// is unknown.
+// and of their Nodes is unknown.
 func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, act plan.Act, do func(context.Context, []balancer.Membership) error) error {
-	memberships := o.memberships(act)
+	var memberships []balancer.Membership
+	var nodes []*nodeBalancer // the Node of each membership
+	for _, s := range o.nodes {
+		for i, step := range s.steps {
+			if step.Act == act && !s.deferred {
+				memberships, nodes = append(memberships, s.members[i].Membership), append(nodes, s)
+			}
+		}
+	}
 	if len(memberships) == 0 {
 		return nil
 	}
@@ -519,38 +525,14 @@ func (r *BalancerReconciler) callDriver(ctx context.Context, o *round, act plan.
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := do(ctx, memberships)
-	o.refused(act, err)
 	ctrl.LoggerFrom(ctx).Info("Called load balancer", "action", act, "memberships", memberships, "err", err)
-	return nil
-}
-
-// refused stores the error on each Node that was part of the failed call: its state is unknown.
-func (o *round) refused(act plan.Act, err error) {
-	if err == nil {
-		return
-	}
-	o.callErrors = join(o.callErrors, err)
-	for _, s := range o.nodes {
-		if s.does(act) {
+	if err != nil {
+		o.callErrors = join(o.callErrors, err)
+		for _, s := range nodes {
 			s.failed = err
 		}
 	}
-}
-
-// does reports whether the call what covers a membership of the Node in this round.
-func (s *nodeBalancer) does(what plan.Act) bool {
-	return s.unwritten == nil && !s.later && slices.ContainsFunc(s.steps, func(step plan.MemberAction) bool { return step.Act == what })
-}
-
-func (o *round) memberships(act plan.Act) (memberships []balancer.Membership) {
-	for _, s := range o.nodes {
-		for i, step := range s.steps {
-			if step.Act == act && s.unwritten == nil && !s.later {
-				memberships = append(memberships, s.members[i].Membership)
-			}
-		}
-	}
-	return memberships
+	return nil
 }
 
 // record adds memberships to the NodeAttachment before they are drained, and removes them after they are restored. If
@@ -560,7 +542,7 @@ func (r *BalancerReconciler) record(ctx context.Context, o *round, driver balanc
 	before, acts, written := s.attachment.DeepCopy(), false, false
 	for i, step := range s.steps {
 		membership := recordOf(o.lb.Name, s.members[i].Membership)
-		s.address(driver, membership)
+		s.updateAddresses(driver, membership)
 		switch {
 		case step.Act == plan.Drain && !s.members[i].Taken:
 			membership.DrainTime = metav1.NewTime(r.Clock.Now())
@@ -599,9 +581,9 @@ func (s *nodeBalancer) logDropped(ctx context.Context, i int) {
 	}
 }
 
-// address updates the address in the record of a membership. It does so if the record has none, or has one that the
-// Node no longer has while the membership has a current one.
-func (s *nodeBalancer) address(driver balancer.Driver, membership expv1.Membership) {
+// updateAddresses updates the address in the record of a membership. It does so if the record has none, or has one that
+// the Node no longer has while the membership has a current one.
+func (s *nodeBalancer) updateAddresses(driver balancer.Driver, membership expv1.Membership) {
 	elsewhere := func(m expv1.Membership) bool { return driver.Elsewhere(s.node(), membershipOf(m)) }
 	for i := range s.attachment.Spec.Memberships {
 		m := &s.attachment.Spec.Memberships[i]
@@ -658,16 +640,16 @@ func (o *round) again() (again time.Duration) {
 	}
 	for _, s := range o.nodes {
 		switch p := s.phase(o); {
-		case s.later:
+		case s.deferred:
 			sooner(wake.QuietRetry)
 		case errors.Is(errors.Join(o.failed, o.callErrors), balancer.ErrThrottled):
-			sooner(later)
+			sooner(throttledRetryInterval)
 		case o.failed != nil, o.callErrors != nil:
-			sooner(max(o.every, retry))
+			sooner(max(o.every, retryInterval))
 		case s.failed != nil: // Only a change of the Node's data can fix it.
 			sooner(recheckInterval)
 		case p == expv1.PhaseDetached && o.volatile:
-			sooner(volatile)
+			sooner(volatileRecheckInterval)
 		case p == expv1.PhaseDetached, s.disabled():
 			sooner(recheckInterval)
 		case p != "":
@@ -682,7 +664,7 @@ func (r *BalancerReconciler) report(ctx context.Context, o *round) error {
 	var errs []error
 	began := r.Clock.Now()
 	for _, s := range o.nodes {
-		if s.later = s.later || r.Clock.Since(began) >= maxWriteTime; s.later || s.unwritten != nil {
+		if s.deferred = s.deferred || r.Clock.Since(began) >= maxWriteTime; s.deferred {
 			continue
 		}
 		before := s.attachment.DeepCopy()

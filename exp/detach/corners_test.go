@@ -55,9 +55,9 @@ func (w *world) spec(change func(*expv1.LoadBalancerSpec)) {
 	w.must(w.Update(w.Context(), lb))
 }
 
-// TestNobodyWaitsForANodeThatIsGone: a person, or a cloud's controller, deletes the Node of a Machine that waits at the
-// hook.
-func TestNobodyWaitsForANodeThatIsGone(t *testing.T) {
+// TestMissingNodeDoesNotHoldItsMachine: a person, or a cloud's controller, deletes the Node of a Machine that waits at
+// the hook.
+func TestMissingNodeDoesNotHoldItsMachine(t *testing.T) {
 	for name, lasts := range map[string]bool{"ServerInAFile": true, "Instance": false} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -77,9 +77,9 @@ func TestNobodyWaitsForANodeThatIsGone(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsAwayGetsNoConnections: an owner takes a machine, and the deletion of its Node fails. The Node
+// TestNodeThatIsNotReadyStaysDetached: an owner takes a machine, and the deletion of its Node fails. The Node
 // exists and is not Ready, and its Machine is gone.
-func TestAMachineThatIsAwayGetsNoConnections(t *testing.T) {
+func TestNodeThatIsNotReadyStaysDetached(t *testing.T) {
 	for _, reason := range []v1alpha1.DepartureReason{v1alpha1.ReclaimedByOwner, v1alpha1.WindowClosed} {
 		t.Run(string(reason), func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -122,9 +122,9 @@ type only struct{ balancer.Driver }
 func (d only) For(*expv1.LoadBalancer) (balancer.Driver, error) { return d.Driver, nil }
 func (only) Forget(types.NamespacedName)                        {}
 
-// TestAnotherInstanceOfTheNameGetsNoOldPlace: between two reconciles, another instance registers a Node with the same
-// name. The old instance belongs to another Node, or is terminated.
-func TestAnotherInstanceOfTheNameGetsNoOldPlace(t *testing.T) {
+// TestOtherInstanceWithSameNameGetsNoMembership: between two reconciles, another instance registers a Node with the
+// same name. The old instance belongs to another Node, or is terminated.
+func TestOtherInstanceWithSameNameGetsNoMembership(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.drive(instances{w.edge, false})
 		w.leave("ws-1", v1alpha1.WindowClosed)
@@ -142,9 +142,9 @@ func TestAnotherInstanceOfTheNameGetsNoOldPlace(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsMadeAnewKeepsItsPlace: a person deletes a cordoned Node, and its kubelet registers it again. Machine
+// TestRecreatedNodeKeepsItsMembership: a person deletes a cordoned Node, and its kubelet registers it again. Machine
 // and instance are the same.
-func TestANodeThatIsMadeAnewKeepsItsPlace(t *testing.T) {
+func TestRecreatedNodeKeepsItsMembership(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.drive(instances{w.edge, false})
 		w.edit("ws-1", cordon)
@@ -159,8 +159,8 @@ func TestANodeThatIsMadeAnewKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestAControlPlaneNodeIsSeenLate: a Node gets its role after it was cordoned, as with kubeadm and others.
-func TestAControlPlaneNodeIsSeenLate(t *testing.T) {
+// TestControlPlaneLabelIsAddedLate: a Node gets its role after it was cordoned, as with kubeadm and others.
+func TestControlPlaneLabelIsAddedLate(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
 		w.settle()
@@ -172,9 +172,9 @@ func TestAControlPlaneNodeIsSeenLate(t *testing.T) {
 	})
 }
 
-// TestWhoComesBackIsWaitedForAnew: another party, such as the cloud's own controller, registers a member of a classic
-// load balancer again while its machine waits. Its connections are not visible.
-func TestWhoComesBackIsWaitedForAnew(t *testing.T) {
+// TestWaitRestartsAfterReregistration: another party, such as the cloud's own controller, registers a member of a
+// classic load balancer again while its machine waits. Its connections are not visible.
+func TestWaitRestartsAfterReregistration(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.spec(func(s *expv1.LoadBalancerSpec) {
 			s.ClassicELB = &expv1.ClassicELBBalancer{WaitSeconds: new(int32(120))}
@@ -196,9 +196,9 @@ func TestWhoComesBackIsWaitedForAnew(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldAgainKeepsItsRecord: the manager stops between the two writes that delete a NodeAttachment, and the
+// TestRecordSurvivesInterruptedDeletion: the manager stops between the two writes that delete a NodeAttachment, and the
 // Node is cordoned again.
-func TestWhatIsHeldAgainKeepsItsRecord(t *testing.T) {
+func TestRecordSurvivesInterruptedDeletion(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
 		w.settle()
@@ -235,9 +235,9 @@ func (throttled) Discover(context.Context, balancer.Node) ([]balancer.Membership
 	return nil, fmt.Errorf("DescribeTargetHealth: %w", balancer.ErrThrottled)
 }
 
-// TestWhoIsIgnored: failurePolicy Ignore applies to a load balancer that does not answer. It does not apply to
-// throttling, nor to connections that another process of it has reported.
-func TestWhoIsIgnored(t *testing.T) {
+// TestFailurePolicyIgnoreIsLimited: failurePolicy Ignore applies to a load balancer that does not answer. It does not
+// apply to throttling, nor to connections that another process of it has reported.
+func TestFailurePolicyIgnoreIsLimited(t *testing.T) {
 	t.Run("Throttled", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.spec(func(s *expv1.LoadBalancerSpec) { s.FailurePolicy = v1alpha1.FailurePolicyIgnore })
@@ -273,8 +273,8 @@ func TestWhoIsIgnored(t *testing.T) {
 	})
 }
 
-// TestALabelOnlyFindsARecord removes the Cluster's label from a NodeAttachment.
-func TestALabelOnlyFindsARecord(t *testing.T) {
+// TestRecordWithoutClusterLabelIsFound removes the Cluster's label from a NodeAttachment.
+func TestRecordWithoutClusterLabelIsFound(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
 		w.settle()
@@ -289,15 +289,15 @@ func TestALabelOnlyFindsARecord(t *testing.T) {
 	})
 }
 
-// TestTwoClustersHaveNamesWithDots: the name of a NodeAttachment belongs to one Node only.
-func TestTwoClustersHaveNamesWithDots(t *testing.T) {
+// TestAttachmentNamesAreUnique: the name of a NodeAttachment belongs to one Node only.
+func TestAttachmentNamesAreUnique(t *testing.T) {
 	if a, b := detach.AttachmentName("eu", "west.box"), detach.AttachmentName("eu.west", "box"); a == b {
 		t.Errorf("two Nodes have %s", a)
 	}
 }
 
-// TestWhoIsInMaintenanceHasConnections: another party disables a server that has connections.
-func TestWhoIsInMaintenanceHasConnections(t *testing.T) {
+// TestDisabledServerWithConnectionsHolds: another party disables a server that has connections.
+func TestDisabledServerWithConnectionsHolds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.drive(maintained{w.edge})
 		w.edge.servers["ws-1"].blocked, w.edge.servers["ws-1"].connections = true, 5
@@ -322,8 +322,8 @@ func (d maintained) Status(ctx context.Context, places []balancer.Membership) ([
 	return statuses, err
 }
 
-// TestANodeThatIsBeingDeletedIsLeaving: the deletion of a Node waits for a finalizer.
-func TestANodeThatIsBeingDeletedIsLeaving(t *testing.T) {
+// TestNodeBeingDeletedIsNotRestored: the deletion of a Node waits for a finalizer.
+func TestNodeBeingDeletedIsNotRestored(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", func(n *corev1.Node) { n.Finalizers = []string{"karpenter.sh/termination"} })
 		w.leave("ws-1", v1alpha1.WindowClosed)
@@ -337,10 +337,10 @@ func TestANodeThatIsBeingDeletedIsLeaving(t *testing.T) {
 	})
 }
 
-// TestAnEmergencyIsToldByWhatItsMachineSays: an owner takes a machine whose Node cannot be read. The workload cluster
+// TestEmergencyUsesAddressesOfMachine: an owner takes a machine whose Node cannot be read. The workload cluster
 // does not answer, or the Node was deleted before the first reconcile, as under a new leader. The Machine has the
 // addresses, and the load balancer answers.
-func TestAnEmergencyIsToldByWhatItsMachineSays(t *testing.T) {
+func TestEmergencyUsesAddressesOfMachine(t *testing.T) {
 	for name, before := range map[string]func(*world){
 		"Unreachable": func(w *world) { w.lost = true },
 		"NodeGone":    func(w *world) { w.must(w.Delete(w.Context(), w.node("ws-1"))) },
@@ -413,9 +413,9 @@ func (l throttledRetry) Get(ctx context.Context, key client.ObjectKey, obj clien
 	return err
 }
 
-// TestACacheThatStaysLateIsMetLessOften: the cache of NodeAttachments is late for seconds, as when a thousand machines
+// TestRetriesBackOffWhileCacheIsStale: the cache of NodeAttachments is late for seconds, as when a thousand machines
 // join at once. Each retry queries the load balancer.
-func TestACacheThatStaysLateIsMetLessOften(t *testing.T) {
+func TestRetriesBackOffWhileCacheIsStale(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
 		w.settle()
@@ -439,9 +439,9 @@ func TestACacheThatStaysLateIsMetLessOften(t *testing.T) {
 	})
 }
 
-// TestALoadBalancerThatNobodyAskedHasNotAnswered: a load balancer that is down is queried about a Node, which then
+// TestReachableStaysWithoutCall: a load balancer that is down is queried about a Node, which then
 // stays. After that, it is not queried any more.
-func TestALoadBalancerThatNobodyAskedHasNotAnswered(t *testing.T) {
+func TestReachableStaysWithoutCall(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.down = true
 		w.edit("ws-1", cordon)
@@ -460,9 +460,9 @@ func TestALoadBalancerThatNobodyAskedHasNotAnswered(t *testing.T) {
 	})
 }
 
-// TestNothingIsLeftToHoldANamespace deletes the last LoadBalancer while a Node is cordoned, as docs/load-balancers.md
+// TestNoFinalizerIsLeftBehind deletes the last LoadBalancer while a Node is cordoned, as docs/load-balancers.md
 // describes before the gate is turned off. With the gate off, finalizers are not removed.
-func TestNothingIsLeftToHoldANamespace(t *testing.T) {
+func TestNoFinalizerIsLeftBehind(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
 		w.settle()
@@ -477,8 +477,8 @@ func TestNothingIsLeftToHoldANamespace(t *testing.T) {
 	})
 }
 
-// TestALoadBalancerThatIsPrunedLeavesOutWhoLeaves deletes the LoadBalancer while a machine with connections leaves.
-func TestALoadBalancerThatIsPrunedLeavesOutWhoLeaves(t *testing.T) {
+// TestDeletedLoadBalancerKeepsLeavingNodeDetached deletes the LoadBalancer while a machine with connections leaves.
+func TestDeletedLoadBalancerKeepsLeavingNodeDetached(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.servers["ws-1"].connections = 8
 		w.leave("ws-1", v1alpha1.WindowClosed)
@@ -498,9 +498,9 @@ func TestALoadBalancerThatIsPrunedLeavesOutWhoLeaves(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsMemberNowhereSaysSo: HAProxy's configuration has other addresses of the machines than Cluster API.
+// TestNodeWithoutMembershipIsReported: HAProxy's configuration has other addresses of the machines than Cluster API.
 // Nothing is drained, which looks like a detached Node.
-func TestANodeThatIsMemberNowhereSaysSo(t *testing.T) {
+func TestNodeWithoutMembershipIsReported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.servers["ws-1"].address = "198.51.100.1"
 		w.edit("ws-1", cordon)

@@ -85,9 +85,9 @@ func (n notes) Drain(ctx context.Context, places []balancer.Membership) error {
 	return n.edge.Drain(ctx, places)
 }
 
-// TestAnOwnerIsNotBehindAThousandCordons cordons a thousand Nodes at once. A second later the owner of one requests
+// TestEmergencyOvertakesThousandCordons cordons a thousand Nodes at once. A second later the owner of one requests
 // their machine. A write to the API server takes 10 ms.
-func TestAnOwnerIsNotBehindAThousandCordons(t *testing.T) {
+func TestEmergencyOvertakesThousandCordons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.crowd(1000, "Cordoned")

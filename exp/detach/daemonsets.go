@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +23,6 @@ import (
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -38,8 +37,8 @@ type daemonSet struct {
 	rolled    bool
 }
 
-// named returns the DaemonSets that the LoadBalancers name, sorted.
-func named(balancers []expv1.LoadBalancer) (sets []daemonSet) {
+// servingDaemonSets returns the DaemonSets that the LoadBalancers name, sorted.
+func servingDaemonSets(balancers []expv1.LoadBalancer) (sets []daemonSet) {
 	for i := range balancers {
 		for _, d := range balancers[i].Spec.DaemonSets {
 			key := client.ObjectKey{Namespace: d.Namespace, Name: d.Name}
@@ -70,20 +69,18 @@ type remoteCache interface {
 	Stop(cluster client.ObjectKey)
 }
 
-// newAside returns a cache of the DaemonSets, and of their pods, in the namespaces that Reader requests.
-func (r *NodeReconciler) newAside(c controller.Controller) *workload.NamespaceCache {
-	ofDaemonSets, err := k8slabels.NewRequirement(appsv1.ControllerRevisionHashLabelKey, selection.Exists, nil)
-	if err != nil {
-		panic(err) // The requirement is constant.
-	}
+// newPodCache returns a cache of the DaemonSets, and of their pods, in the namespaces that Reader requests.
+func (r *NodeReconciler) newPodCache(c controller.Controller) *workload.NamespaceCache {
+	ofDaemonSets, err := k8slabels.Parse(appsv1.ControllerRevisionHashLabelKey)
+	utilruntime.Must(err) // The selector is constant.
 	return &workload.NamespaceCache{
 		Cache: r.ClusterCache, Controller: c, All: r.all,
 		Kinds: []workload.CachedKind{{
-			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: wake.Changes(podMatters),
-			Keep:  cache.ByObject{Label: k8slabels.NewSelector().Add(*ofDaemonSets), Transform: workload.TrimDaemonPod},
+			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: changes(podMatters),
+			Keep:  cache.ByObject{Label: ofDaemonSets, Transform: workload.TrimDaemonPod},
 			Index: map[string]client.IndexerFunc{nodeField: podNode},
 		}, {
-			Kind: &appsv1.DaemonSet{}, Map: r.ofDaemonSet, Predicate: wake.Changes(setMatters),
+			Kind: &appsv1.DaemonSet{}, Map: r.ofDaemonSet, Predicate: changes(setMatters),
 			Keep: cache.ByObject{Transform: workload.TrimDaemonSet},
 		}},
 	}
@@ -108,7 +105,7 @@ func (r *NodeReconciler) ofPod(ctx context.Context, cluster client.ObjectKey, ob
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing LoadBalancers")
 	}
-	if !slices.ContainsFunc(named(balancers), func(s daemonSet) bool { return s.owns(pod) }) {
+	if !slices.ContainsFunc(servingDaemonSets(balancers), func(s daemonSet) bool { return s.owns(pod) }) {
 		return nil
 	}
 	return []ctrl.Request{requestFor(cluster, workload.NodeOf(pod)), requestFor(cluster, "")}
@@ -126,27 +123,19 @@ func (s daemonSet) owns(pod *corev1.Pod) bool {
 }
 
 // podMatters returns the fields of a pod that a decision depends on.
-func podMatters(obj client.Object) any {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj
-	}
+func podMatters(pod *corev1.Pod) any {
 	return []any{podFacts(pod), workload.NodeOf(pod), workload.DaemonSetOf(pod)}
 }
 
 func podFacts(pod *corev1.Pod) plan.Pod {
 	return plan.Pod{
 		UID: string(pod.UID), Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey],
-		Ends: !pod.DeletionTimestamp.IsZero(), Ready: workload.Ready(pod),
+		Terminating: !pod.DeletionTimestamp.IsZero(), Ready: workload.Ready(pod),
 	}
 }
 
 // setMatters returns the fields of a DaemonSet that a decision depends on.
-func setMatters(obj client.Object) any {
-	set, ok := obj.(*appsv1.DaemonSet)
-	if !ok {
-		return obj
-	}
+func setMatters(set *appsv1.DaemonSet) any {
 	return []any{
 		set.UID, set.Generation, set.Spec.UpdateStrategy.Type, set.Status.ObservedGeneration,
 		set.Status.DesiredNumberScheduled, set.Status.UpdatedNumberScheduled,

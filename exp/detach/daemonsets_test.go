@@ -151,9 +151,9 @@ func TestANodeIsOutWhileItsPodIsReplaced(t *testing.T) {
 	})
 }
 
-// TestAPodThatNobodyDeletesTakesNoNodeOut: a pod that is not Ready for a while, and a pod of another DaemonSet. Health
+// TestUnreadyPodDetachesNoNode: a pod that is not Ready for a while, and a pod of another DaemonSet. Health
 // checks handle these.
-func TestAPodThatNobodyDeletesTakesNoNodeOut(t *testing.T) {
+func TestUnreadyPodDetachesNoNode(t *testing.T) {
 	for name, happens := range map[string]func(*world){
 		"NotReady": func(w *world) { w.readyPod("ws-1", corev1.ConditionFalse) },
 		"Another": func(w *world) {
@@ -184,8 +184,8 @@ func TestAPodThatNobodyDeletesTakesNoNodeOut(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotReadIsNotReady: the manager restarts, and its cache has no pods for a while.
-func TestWhatIsNotReadIsNotReady(t *testing.T) {
+// TestUnreadPodsAreNotReady: the manager restarts, and its cache has no pods for a while.
+func TestUnreadPodsAreNotReady(t *testing.T) {
 	inServed(t, func(w *world) {
 		w.endPod("ws-1")
 		w.settle()
@@ -196,8 +196,8 @@ func TestWhatIsNotReadIsNotReady(t *testing.T) {
 	})
 }
 
-// TestOtherReasonsComeFirst: a Node is cordoned while its pod is replaced, and its machine leaves.
-func TestOtherReasonsComeFirst(t *testing.T) {
+// TestOtherTriggersTakePrecedence: a Node is cordoned while its pod is replaced, and its machine leaves.
+func TestOtherTriggersTakePrecedence(t *testing.T) {
 	inServed(t, func(w *world) {
 		w.endPod("ws-1")
 		w.settle()
@@ -245,8 +245,8 @@ func TestACordonAfterAnUnreadyPodGetsTheFullDeadline(t *testing.T) {
 	})
 }
 
-// TestWhoNamesNoDaemonSetAnyMore: the Node is attached again when the LoadBalancer stops to name the DaemonSet.
-func TestWhoNamesNoDaemonSetAnyMore(t *testing.T) {
+// TestRemovedDaemonSetRestoresNode: the Node is attached again when the LoadBalancer stops to name the DaemonSet.
+func TestRemovedDaemonSetRestoresNode(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"TakenOff": func(w *world) {
 			lb := w.balancer()
@@ -269,8 +269,8 @@ func TestWhoNamesNoDaemonSetAnyMore(t *testing.T) {
 	}
 }
 
-// TestWhatOfAPodWakes: most status updates of a kubelet enqueue nothing, nor do pods of other DaemonSets.
-func TestWhatOfAPodWakes(t *testing.T) {
+// TestPodChangesThatEnqueue: most status updates of a kubelet enqueue nothing, nor do pods of other DaemonSets.
+func TestPodChangesThatEnqueue(t *testing.T) {
 	inServed(t, func(w *world) {
 		pod := w.podOn("ws-1")
 		for name, tc := range map[string]struct {

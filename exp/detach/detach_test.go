@@ -90,8 +90,8 @@ func TestOurCordonOfALeavingMachineStays(t *testing.T) {
 	})
 }
 
-// TestAPlaceWaitsForItsNode: a machine leaves, and comes back the next day.
-func TestAPlaceWaitsForItsNode(t *testing.T) {
+// TestMembershipIsRestoredWhenNodeReturns: a machine leaves, and comes back the next day.
+func TestMembershipIsRestoredWhenNodeReturns(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.settle()
@@ -115,8 +115,8 @@ func TestAPlaceWaitsForItsNode(t *testing.T) {
 	})
 }
 
-// TestAPlaceIsKnownByItsAddress: a machine comes back under another name.
-func TestAPlaceIsKnownByItsAddress(t *testing.T) {
+// TestMembershipFollowsAddressOfRenamedNode: a machine comes back under another name.
+func TestMembershipFollowsAddressOfRenamedNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.settle()
@@ -140,9 +140,9 @@ func TestAPlaceIsKnownByItsAddress(t *testing.T) {
 	})
 }
 
-// TestANewPlaceIsFound: a detached Node gets a membership in another pool before its machine leaves, and another
-// address after that.
-func TestANewPlaceIsFound(t *testing.T) {
+// TestNewMembershipIsDiscovered: a detached Node gets a membership in another pool before its machine leaves, and
+// another address after that.
+func TestNewMembershipIsDiscovered(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
 		w.settle()
@@ -163,8 +163,8 @@ func TestANewPlaceIsFound(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForItsTurnKeepsItsPlace deletes a Machine while the departure cap holds it.
-func TestWhoWaitsForItsTurnKeepsItsPlace(t *testing.T) {
+// TestDeferredMachineKeepsItsMembership deletes a Machine while the departure cap holds it.
+func TestDeferredMachineKeepsItsMembership(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", "")
 		w.settle()
@@ -174,8 +174,8 @@ func TestWhoWaitsForItsTurnKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestAnOwnerWaitsForNoFloor: the last machine leaves in an emergency.
-func TestAnOwnerWaitsForNoFloor(t *testing.T) {
+// TestEmergencyIgnoresMinMembers: the last machine leaves in an emergency.
+func TestEmergencyIgnoresMinMembers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.servers["ws-2"].blocked = true
 		w.leave("ws-1", v1alpha1.ReclaimedByOwner)
@@ -191,8 +191,8 @@ func TestAnOwnerWaitsForNoFloor(t *testing.T) {
 	})
 }
 
-// TestNothingIsToldWhileActuationIsPaused cordons a Node while actuation is paused.
-func TestNothingIsToldWhileActuationIsPaused(t *testing.T) {
+// TestNoCallWhileActuationIsPaused cordons a Node while actuation is paused.
+func TestNoCallWhileActuationIsPaused(t *testing.T) {
 	for name, gate := range map[string]*actuate.Gate{"Paused": {Paused: true}, "DryRun": {DryRun: true}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -233,8 +233,8 @@ func TestAPausedClusterIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestALoadBalancerThatGoesGivesAllBack deletes the LoadBalancer while a Node is detached.
-func TestALoadBalancerThatGoesGivesAllBack(t *testing.T) {
+// TestDeletedLoadBalancerRestoresAll deletes the LoadBalancer while a Node is detached.
+func TestDeletedLoadBalancerRestoresAll(t *testing.T) {
 	for name, before := range map[string]func(*world){
 		"Cordoned": func(*world) {},
 		"Gone": func(w *world) {
@@ -267,9 +267,9 @@ func TestALoadBalancerThatGoesGivesAllBack(t *testing.T) {
 	}
 }
 
-// TestALoadBalancerThatHasTakenNothingGoesAtOnce deletes a LoadBalancer in which a detached Node was no member. Without
-// a membership no later event would enqueue it.
-func TestALoadBalancerThatHasTakenNothingGoesAtOnce(t *testing.T) {
+// TestLoadBalancerWithoutMembershipIsDeletedAtOnce deletes a LoadBalancer in which a detached Node was no member.
+// Without a membership no later event would enqueue it.
+func TestLoadBalancerWithoutMembershipIsDeletedAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		delete(w.edge.servers, "ws-1")
 		w.edit("ws-1", cordon)
@@ -285,8 +285,8 @@ func TestALoadBalancerThatHasTakenNothingGoesAtOnce(t *testing.T) {
 	})
 }
 
-// TestAClusterThatGoesIsHeldByNobody deletes the Cluster while the load balancer does not answer.
-func TestAClusterThatGoesIsHeldByNobody(t *testing.T) {
+// TestDeletedClusterIsNotHeld deletes the Cluster while the load balancer does not answer.
+func TestDeletedClusterIsNotHeld(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
 		w.settle()
@@ -324,9 +324,9 @@ func TestControlPlaneNodesStay(t *testing.T) {
 	})
 }
 
-// TestASilentLoadBalancerIsTold: condition, Event and message show a silent load balancer, and the remaining
+// TestUnreachableLoadBalancerIsReported: condition, Event and message show a silent load balancer, and the remaining
 // connections.
-func TestASilentLoadBalancerIsTold(t *testing.T) {
+func TestUnreachableLoadBalancerIsReported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edge.servers["ws-1"].connections = 3
 		w.edit("ws-1", cordon)
@@ -355,8 +355,8 @@ func TestASilentLoadBalancerIsTold(t *testing.T) {
 	})
 }
 
-// TestWhatFailsForOneNodeKeepsNoOther: the load balancer, or the API server, rejects calls for ws-1.
-func TestWhatFailsForOneNodeKeepsNoOther(t *testing.T) {
+// TestFailureOfOneNodeAffectsNoOther: the load balancer, or the API server, rejects calls for ws-1.
+func TestFailureOfOneNodeAffectsNoOther(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails func(*world)
 		says  string
@@ -438,9 +438,9 @@ func TestANodeAttachmentCanBeDeleted(t *testing.T) {
 	}
 }
 
-// TestHalfALoadBalancerIsTold: one of two processes does not answer. The other one drains the Node. The record stays
-// until both report it as restored.
-func TestHalfALoadBalancerIsTold(t *testing.T) {
+// TestPartlyReachableLoadBalancerIsReported: one of two processes does not answer. The other one drains the Node. The
+// record stays until both report it as restored.
+func TestPartlyReachableLoadBalancerIsReported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		turns := func() {
 			for range 4 {
@@ -466,9 +466,9 @@ func TestHalfALoadBalancerIsTold(t *testing.T) {
 	})
 }
 
-// TestANodeTakesNobodyElsesPlace: the kubelet of ws-1 reports the address of ws-2, and more addresses than can be
-// recorded. Its Machine has none.
-func TestANodeTakesNobodyElsesPlace(t *testing.T) {
+// TestNodeCannotClaimAddressOfOtherMachine: the kubelet of ws-1 reports the address of ws-2, and more addresses than
+// can be recorded. Its Machine has none.
+func TestNodeCannotClaimAddressOfOtherMachine(t *testing.T) {
 	inWorld(t, func(w *world) {
 		m := w.machine("ws-1")
 		m.Status.Addresses = nil
@@ -490,8 +490,8 @@ func TestANodeTakesNobodyElsesPlace(t *testing.T) {
 	})
 }
 
-// TestANodeOfTwoMachinesIsLeftAsItIs: a second Machine refers to the Node during a departure.
-func TestANodeOfTwoMachinesIsLeftAsItIs(t *testing.T) {
+// TestNodeOfTwoMachinesIsUnchanged: a second Machine refers to the Node during a departure.
+func TestNodeOfTwoMachinesIsUnchanged(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.settle()

@@ -8,8 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // NodesWatch is the name of the watch on Nodes, for tests whose ClusterCache has it already.
@@ -19,8 +17,8 @@ const NodesWatch = nodesWatch
 var RequestFor func(cluster types.NamespacedName, node string) ctrl.Request = requestFor
 
 // WithoutWatches returns r for tests that call Reconcile themselves.
-func (r *NodeReconciler) WithoutWatches(aside remoteCache) *NodeReconciler {
-	r.nodes.Name, r.nodes.Cache, r.aside = nodesWatch, r.ClusterCache, aside
+func (r *NodeReconciler) WithoutWatches(podCache remoteCache) *NodeReconciler {
+	r.nodes.Name, r.nodes.Cache, r.podCache = nodesWatch, r.ClusterCache, podCache
 	return r
 }
 
@@ -41,8 +39,8 @@ var DiscoveryHash = discoveryHash
 
 // NodeChanges, MachineChanges, PodChanges and SetChanges are the predicates of the watches, for tests.
 var (
-	NodeChanges, MachineChanges = wake.Changes(nodeFields), wake.Changes(machineFields)
-	PodChanges, SetChanges      = wake.Changes(podMatters), wake.Changes(setMatters)
+	NodeChanges, MachineChanges = changes(nodeFields), changes(machineFields)
+	PodChanges, SetChanges      = changes(podMatters), changes(setMatters)
 )
 
 // OfPod returns the requests for a pod event, for tests.

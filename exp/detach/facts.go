@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -58,11 +59,10 @@ func machineFacts(m *clusterv1.Machine, now time.Time) plan.Machine {
 		return plan.Stays
 	}
 	d, recorded := children.DepartureOf(m, now)
-	_, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]
 	switch {
 	case recorded && d.Lane == v1alpha1.ExemptLane:
 		return plan.LeavesAtOnce
-	case recorded, !held:
+	case recorded, !metav1.HasAnnotation(m.ObjectMeta, v1alpha1.PreDrainHookAnnotation):
 		return plan.Leaves
 	default:
 		return plan.AwaitsDeparture
@@ -83,13 +83,10 @@ func identity(node *corev1.Node, m *clusterv1.Machine, others []other) (provider
 	if m != nil {
 		providerID, addresses = m.Spec.ProviderID, machineAddresses(m)
 	}
-	if node == nil {
-		return providerID, addresses[:min(len(addresses), mostAddresses)]
-	}
-	if m == nil && !slices.ContainsFunc(others, func(o other) bool { return o.providerID == node.Spec.ProviderID }) {
+	if m == nil && node != nil && !slices.ContainsFunc(others, func(o other) bool { return o.providerID == node.Spec.ProviderID }) {
 		providerID = node.Spec.ProviderID
 	}
-	if len(addresses) == 0 {
+	if len(addresses) == 0 && node != nil {
 		addresses = nodeAddresses(node)
 		for _, o := range others {
 			addresses = slices.DeleteFunc(addresses, func(a string) bool { return slices.Contains(o.addresses, a) })

@@ -52,9 +52,9 @@ func TestTwoNodesThatNameOneAddress(t *testing.T) {
 	})
 }
 
-// TestAPlaceOfAMachineOfAnotherCluster: a Node whose Machine has no address reports an address of a Machine of another
-// Cluster behind the same load balancer.
-func TestAPlaceOfAMachineOfAnotherCluster(t *testing.T) {
+// TestMembershipOfMachineOfAnotherCluster: a Node whose Machine has no address reports an address of a Machine of
+// another Cluster behind the same load balancer.
+func TestMembershipOfMachineOfAnotherCluster(t *testing.T) {
 	inWorld(t, func(w *world) {
 		m := w.machine("ws-1")
 		m.Status.Addresses = nil
@@ -102,8 +102,8 @@ func TestANodeAttachmentOfAnotherClusterIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestAFightIsBounded: another program changes the same annotation after each write of 5-Spot.
-func TestAFightIsBounded(t *testing.T) {
+// TestWritesAreBoundedInConflict: another program changes the same annotation after each write of 5-Spot.
+func TestWritesAreBoundedInConflict(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.edit("ws-1", cordon)
 		w.settle()

@@ -9,9 +9,9 @@ import (
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 )
 
-// TestADrainIsUndoneOnAServerThatFollowedItsNode: a machine gets another address while it is away. DNS changes the
+// TestServerThatFollowedItsNodeIsRestored: a machine gets another address while it is away. DNS changes the
 // address of its server in place, and HAProxy keeps the drain.
-func TestADrainIsUndoneOnAServerThatFollowedItsNode(t *testing.T) {
+func TestServerThatFollowedItsNodeIsRestored(t *testing.T) {
 	for name, half := range map[string]bool{"AllAnswer": false, "OneProcessIsSilent": true} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -40,9 +40,9 @@ func TestADrainIsUndoneOnAServerThatFollowedItsNode(t *testing.T) {
 	}
 }
 
-// TestNothingIsRememberedOfANodeWithoutAddresses: a machine leaves before its Node has an address, so that no load
+// TestNodeWithoutAddressesLeavesNoRecord: a machine leaves before its Node has an address, so that no load
 // balancer can identify it.
-func TestNothingIsRememberedOfANodeWithoutAddresses(t *testing.T) {
+func TestNodeWithoutAddressesLeavesNoRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
 		lb := w.balancer()
 		lb.Spec.HAProxy = &expv1.HAProxyBalancer{Endpoints: []string{"tcp://192.0.2.1:9999"}}

@@ -68,9 +68,9 @@ type NodeReconciler struct {
 	// Pods stops the pods of Nodes that leave, or are cordoned or tainted, without 5-Spot's pre-terminate hook.
 	Pods PodStopper
 
-	nodes workload.Watch
-	aside remoteCache
-	fresh wake.Freshness
+	nodes    workload.Watch
+	podCache remoteCache
+	fresh    wake.Freshness
 }
 
 // PodStopper is the interface of podorder.Step.
@@ -122,7 +122,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if s == nil {
-		r.aside.Stop(key)
+		r.podCache.Stop(key)
 		return ctrl.Result{}, nil
 	}
 	now, before := r.Clock.Now(), versionOf(s.attachment)
@@ -166,7 +166,7 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 	leaves := func(node *corev1.Node) bool {
 		n := nodeFacts(node)
 		n.Machine = machineFacts(s.machine, now)
-		held := n.Machine == plan.Leaves && holds(s.machine, v1alpha1.PreTerminateHookAnnotation)
+		held := n.Machine == plan.Leaves && metav1.HasAnnotation(s.machine.ObjectMeta, v1alpha1.PreTerminateHookAnnotation)
 		return n.Ready && !held && n.StopsPods(r.Taints)
 	}
 	if s.node == nil || !leaves(s.node) {
@@ -177,7 +177,7 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 	if s.attachment != nil {
 		began = s.attachment.Spec.TriggerTime.Time
 	}
-	if v, _ := waitAll(notDeleting(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
+	if v := waitAll(notDeleting(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
 		return max(v.Again.Sub(now), time.Millisecond)
 	}
 	d := leaving.Departing{Machine: s.machine, Node: s.node.Name}
@@ -185,12 +185,6 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 		d.Machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace}, Spec: clusterv1.MachineSpec{ClusterName: s.cluster.Name}}
 	}
 	return r.Pods.StopWithoutHook(ctx, request, d, leaves, now)
-}
-
-// holds reports whether the Machine has the hook annotation.
-func holds(m *clusterv1.Machine, hook string) bool {
-	_, held := m.Annotations[hook]
-	return held
 }
 
 func (r *NodeReconciler) decide(s *scope) plan.Decision {
@@ -218,16 +212,16 @@ func (r *NodeReconciler) observe(ctx context.Context, key client.ObjectKey, node
 	if s.attachment, err = attachment(ctx, r.Reader, key, node); err != nil {
 		return nil, err
 	}
-	if clusterGone(s.cluster) {
-		return nil, releaseAttachment(ctx, r.Actuate, s.attachment)
-	}
-	if !workload.MatchesFilter(r.WatchFilter, s.cluster) {
+	switch {
+	case clusterGone(s.cluster) && s.attachment != nil:
+		return nil, release(ctx, r.Actuate, s.attachment)
+	case clusterGone(s.cluster), !workload.MatchesFilter(r.WatchFilter, s.cluster):
 		return nil, nil
 	}
 	if s.balancers, err = balancersOf(ctx, r.Reader, key); err != nil {
 		return nil, err
 	}
-	s.sets = named(notDeleting(s.balancers))
+	s.sets = servingDaemonSets(notDeleting(s.balancers))
 	return s, r.observeNode(ctx, s, key)
 }
 
@@ -236,27 +230,18 @@ func clusterGone(cluster *clusterv1.Cluster) bool {
 	return cluster == nil || !cluster.DeletionTimestamp.IsZero()
 }
 
-// releaseAttachment removes the finalizer of a NodeAttachment whose Cluster is gone or whose deletion follows. It
-// accepts nil.
-func releaseAttachment(ctx context.Context, write *actuate.Actuator, a *expv1.NodeAttachment) error {
-	if a == nil {
-		return nil
-	}
-	return client.IgnoreNotFound(release(ctx, write, a))
-}
-
 // release removes 5-Spot's finalizer.
 func release(ctx context.Context, write *actuate.Actuator, obj client.Object) error {
 	before, ok := obj.DeepCopyObject().(client.Object)
 	if !ok || !controllerutil.RemoveFinalizer(obj, expv1.Finalizer) {
 		return nil
 	}
-	return write.PatchLocked(ctx, obj, before)
+	return client.IgnoreNotFound(write.PatchLocked(ctx, obj, before))
 }
 
 // observeNode reads the Machine, and, if the workload cluster is connected, the Node.
 func (r *NodeReconciler) observeNode(ctx context.Context, s *scope, key client.ObjectKey) error {
-	s.daemonSetReader, s.daemonSetErr = r.aside.Reader(ctx, key, namespacesOf(s.sets))
+	s.daemonSetReader, s.daemonSetErr = r.podCache.Reader(ctx, key, namespacesOf(s.sets))
 	err := r.nodes.Start(ctx, key)
 	if s.name == "" { // The watch enqueues each Node.
 		return workload.IgnoreNotConnected(err)
@@ -297,7 +282,7 @@ func (r *NodeReconciler) readNode(ctx context.Context, s *scope, key client.Obje
 // machine under another Node name. The addresses in a Node's own status do not count, because the machine's owner
 // controls them.
 func (r *NodeReconciler) renamedNode(ctx context.Context, reader client.Reader, key client.ObjectKey, a *expv1.NodeAttachment) (*corev1.Node, error) {
-	machines, err := machinesWith(ctx, r.Reader, a.Spec.Addresses, client.InNamespace(key.Namespace))
+	machines, err := machinesWith(ctx, r.Reader, withAddress(a.Spec.Addresses), client.InNamespace(key.Namespace))
 	if err != nil {
 		return nil, err
 	}
@@ -307,10 +292,6 @@ func (r *NodeReconciler) renamedNode(ctx context.Context, reader client.Reader, 
 		}
 	}
 	return nil, nil
-}
-
-func shares(a, b []string) bool {
-	return slices.ContainsFunc(a, func(address string) bool { return slices.Contains(b, address) })
 }
 
 func (r *NodeReconciler) observeMachine(ctx context.Context, s *scope, key client.ObjectKey) error {
@@ -436,8 +417,11 @@ func (r *NodeReconciler) act(ctx context.Context, s *scope, d plan.Decision) err
 		return changed
 	}
 	switch { // A Node that cannot be patched is still removed from its load balancers.
-	case d.Delete:
-		return r.forget(ctx, s.attachment)
+	case d.Delete: // Nothing is left to restore.
+		if err := release(ctx, r.Actuate, s.attachment); err != nil {
+			return err
+		}
+		return r.Actuate.Delete(ctx, s.attachment)
 	case d.Write || d.Forget:
 		if err := r.write(ctx, s, d); err != nil {
 			return err
@@ -547,8 +531,7 @@ func detachesMore(a *expv1.NodeAttachment, d plan.Decision) bool {
 
 // ofControlPlane reports whether the Node has the label of control plane Nodes.
 func ofControlPlane(node *corev1.Node) bool {
-	_, is := node.Labels[clusterv1.NodeRoleLabelPrefix+"/control-plane"]
-	return is
+	return metav1.HasLabel(node.ObjectMeta, clusterv1.NodeRoleLabelPrefix+"/control-plane")
 }
 
 // recordEvent records an Event when a Node is detached from its load balancers, and when it is attached again.
@@ -559,12 +542,4 @@ func (r *NodeReconciler) recordEvent(a *expv1.NodeAttachment, was string) {
 	case a.Spec.Trigger == "" && was != "":
 		r.Recorder.Eventf(a, nil, corev1.EventTypeNormal, expv1.AttachingReason, "Attach", "Node %s is put back into its load balancers", a.Spec.NodeName)
 	}
-}
-
-// forget deletes a NodeAttachment that has nothing left to restore.
-func (r *NodeReconciler) forget(ctx context.Context, a *expv1.NodeAttachment) error {
-	if err := releaseAttachment(ctx, r.Actuate, a); err != nil {
-		return err
-	}
-	return r.Actuate.Delete(ctx, a)
 }

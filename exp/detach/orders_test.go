@@ -31,11 +31,11 @@ type rapidly struct{ *rapid.T }
 
 func (rapidly) Context() context.Context { return context.Background() }
 
-// TestWhatWasTakenIsGivenBack runs random actions in any order. Others cordon, uncordon, taint and annotate Nodes.
+// TestEachMembershipIsRestored runs random actions in any order. Others cordon, uncordon, taint and annotate Nodes.
 // Machines leave, vanish and come back. Pods of a DaemonSet end and start, and it gets another template. The load
 // balancer loses drains and stops to answer, and the manager crashes. A cordon of others is never removed, 5-Spot's
 // always is, and every membership is restored.
-func TestWhatWasTakenIsGivenBack(t *testing.T) {
+func TestEachMembershipIsRestored(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStory(rt)
@@ -244,9 +244,9 @@ func (s *story) finish() {
 	}
 }
 
-// TestWhatWasTakenIsGivenBackWhateverOthersDo also deletes objects and creates them again. A part of a load balancer,
-// or an API server, rejects calls.
-func TestWhatWasTakenIsGivenBackWhateverOthersDo(t *testing.T) {
+// TestEachMembershipIsRestoredDespiteOtherClients also deletes objects and creates them again. A part of a load
+// balancer, or an API server, rejects calls.
+func TestEachMembershipIsRestoredDespiteOtherClients(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStory(rt)

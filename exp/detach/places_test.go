@@ -20,9 +20,9 @@ func (w *world) goes() {
 	w.must(w.Delete(w.Context(), w.node("ws-1")))
 }
 
-// TestAServerThatIsGivenToAnotherHostIsLeftAlone: an administrator changes the address of a server while its machine is
+// TestServerOfAnotherHostIsUnchanged: an administrator changes the address of a server while its machine is
 // away, and enables it.
-func TestAServerThatIsGivenToAnotherHostIsLeftAlone(t *testing.T) {
+func TestServerOfAnotherHostIsUnchanged(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.settle()
@@ -70,8 +70,8 @@ func TestAReloadSwapsServers(t *testing.T) {
 	}
 }
 
-// TestANodeThatHasAnotherAddressHasNotItsOldPlace: a machine comes back with another address.
-func TestANodeThatHasAnotherAddressHasNotItsOldPlace(t *testing.T) {
+// TestNodeWithAnotherAddressLosesItsMembership: a machine comes back with another address.
+func TestNodeWithAnotherAddressLosesItsMembership(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.leave("ws-1", v1alpha1.WindowClosed)
 		w.settle()
@@ -148,8 +148,8 @@ func TestARecordWithoutAddresses(t *testing.T) {
 	}
 }
 
-// TestASilentLoadBalancerIsNotForgotten: a machine leaves before its load balancer answers.
-func TestASilentLoadBalancerIsNotForgotten(t *testing.T) {
+// TestUnconfirmedDepartureKeepsItsRecord: a machine leaves before its load balancer answers.
+func TestUnconfirmedDepartureKeepsItsRecord(t *testing.T) {
 	for name, reason := range map[string]v1alpha1.DepartureReason{"Owner": v1alpha1.ReclaimedByOwner, "MissedDeadline": v1alpha1.WindowClosed} {
 		for kind, cloud := range map[string]bool{"HAProxy": false, "Cloud": true} {
 			t.Run(name+kind, func(t *testing.T) {
@@ -177,9 +177,9 @@ func TestASilentLoadBalancerIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestASilentLoadBalancerThatIsDeleted: a deleted LoadBalancer that does not answer holds no NodeAttachment, nor does a
-// NodeAttachment that a person deletes.
-func TestASilentLoadBalancerThatIsDeleted(t *testing.T) {
+// TestDeletedUnreachableLoadBalancerHoldsNoRecord: a deleted LoadBalancer that does not answer holds no NodeAttachment,
+// nor does a NodeAttachment that a person deletes.
+func TestDeletedUnreachableLoadBalancerHoldsNoRecord(t *testing.T) {
 	for name, end := range map[string]func(*world){
 		"LoadBalancer":   func(w *world) { w.must(w.Delete(w.Context(), w.balancer())) },
 		"NodeAttachment": func(w *world) { w.must(w.Delete(w.Context(), w.attachment("ws-1"))) },
@@ -201,9 +201,9 @@ func TestASilentLoadBalancerThatIsDeleted(t *testing.T) {
 	}
 }
 
-// TestAPlaceOfTwoLoadBalancers: a membership stays drained when the LoadBalancer that drained it is deleted. The other
-// LoadBalancer restores it.
-func TestAPlaceOfTwoLoadBalancers(t *testing.T) {
+// TestMembershipOfTwoLoadBalancers: a membership stays drained when the LoadBalancer that drained it is deleted. The
+// other LoadBalancer restores it.
+func TestMembershipOfTwoLoadBalancers(t *testing.T) {
 	endpoint := func(port string) *expv1.HAProxyBalancer {
 		return &expv1.HAProxyBalancer{Endpoints: []string{"tcp://192.0.2.1:" + port}}
 	}

@@ -20,8 +20,12 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 )
 
-// maxMessage is the API's limit of a message in characters. The code counts bytes.
-const maxMessage = 1024
+const (
+	// maxMessage is the API's limit of a message in characters. The code counts bytes.
+	maxMessage = 1024
+	// unknownState is balancer.Unknown in the API.
+	unknownState = "Unknown"
+)
 
 // phase returns the progress of a Node at the load balancer. It is empty if there is nothing to report.
 func (s *nodeBalancer) phase(o *round) expv1.AttachmentPhase {
@@ -44,7 +48,7 @@ func (s *nodeBalancer) phase(o *round) expv1.AttachmentPhase {
 		switch {
 		case s.steps[i].Held != "":
 			return expv1.PhaseHeld
-		case m.Status.State == balancer.Unknown, m.Status.State == "":
+		case m.Status.State == balancer.Unknown:
 			phase = expv1.PhaseUnknown
 		case phase == expv1.PhaseDetached && (m.Status.State == balancer.Attached || m.Status.State == balancer.Draining || busy(m) || o.lingers(m)):
 			phase = expv1.PhaseDraining
@@ -102,13 +106,9 @@ func (s *nodeBalancer) states(lb string) (states []expv1.MembershipStatus) {
 		if s.steps[i].Act.EndsRecord() {
 			continue
 		}
-		state := m.Status.State
-		if state == "" {
-			state = balancer.Unknown
-		}
 		states = append(states, expv1.MembershipStatus{
 			Membership:  recordOf(lb, m.Membership),
-			State:       string(state),
+			State:       string(cmp.Or(m.Status.State, unknownState)),
 			Connections: m.Status.Connections,
 			Message:     s.steps[i].Held,
 		})
@@ -155,7 +155,7 @@ func (o *round) waitsFor(m plan.Member, step plan.MemberAction) string {
 		return name + " was disabled by another client"
 	case m.Out && o.lingers(m):
 		return fmt.Sprintf("%s may have connections until %s", name, m.TakenAt.Add(o.wait).UTC().Format(time.RFC3339))
-	case m.Status.State == balancer.Unknown, m.Status.State == "":
+	case m.Status.State == balancer.Unknown:
 		return name + " is not known"
 	case step.Act == plan.Restore:
 		return name + " is being put back"
@@ -188,23 +188,17 @@ func summary(a *expv1.NodeAttachment) metav1.Condition {
 	if a.Spec.Trigger != "" {
 		c.Status, c.Reason = metav1.ConditionTrue, expv1.DetachedReason
 	}
+	reasons := map[expv1.AttachmentPhase]string{
+		expv1.PhaseHeld: expv1.InsufficientMembersReason, expv1.PhaseUnknown: expv1.MembershipUnknownReason,
+		expv1.PhasePending: expv1.DetachingReason, expv1.PhaseDraining: expv1.DetachingReason,
+	}
 	var notes []string
 	for _, p := range a.Status.LoadBalancers {
-		reason := ""
-		switch p.Phase {
-		case expv1.PhaseHeld:
-			reason = expv1.InsufficientMembersReason
-		case expv1.PhaseUnknown:
-			reason = expv1.MembershipUnknownReason
-		case expv1.PhasePending, expv1.PhaseDraining:
-			reason = expv1.DetachingReason
-		case expv1.PhaseDetached, expv1.PhaseAttaching:
-		}
 		if p.Message != "" {
 			notes = append(notes, p.Name+": "+p.Message)
 		}
-		if reason != "" && c.Reason == expv1.DetachedReason {
-			c.Reason = reason
+		if c.Reason == expv1.DetachedReason {
+			c.Reason = cmp.Or(reasons[p.Phase], c.Reason)
 		}
 	}
 	c.Message = clip.Message(strings.Join(notes, "; "))

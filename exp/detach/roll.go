@@ -32,7 +32,7 @@ import (
 // replacement on the NodeAttachment of its Node. The reconcile of that Node detaches it and deletes the pod. Only one
 // worker reconciles a Cluster at a time, so two Nodes never start together for one DaemonSet.
 func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duration, err error) {
-	now, turns := r.Clock.Now(), map[client.ObjectKey]plan.RollStep{}
+	now, steps := r.Clock.Now(), map[client.ObjectKey]plan.RollStep{}
 	if s.daemonSetReader == nil && slices.ContainsFunc(s.sets, func(set daemonSet) bool { return set.rolled }) {
 		return 0, nil // The data is not read yet, or the cluster is not connected. Both events enqueue the Cluster.
 	}
@@ -41,58 +41,56 @@ func (r *NodeReconciler) roll(ctx context.Context, s *scope) (again time.Duratio
 		if !set.rolled {
 			continue
 		}
-		turn, err := r.turn(ctx, s, set)
-		errs = append(errs, err)
-		if turns[set.ObjectKey] = turn; err == nil && turn.Node != "" {
-			errs = append(errs, r.begin(ctx, s, set, turn))
+		step, err := r.nextStep(ctx, s, set)
+		switch {
+		case err != nil:
+			step = plan.RollStep{Waits: err.Error(), Late: true}
+		case step.Node != "":
+			err = r.beginReplacement(ctx, s, set, step)
 		}
-		if wait := turn.Until.Sub(now); !turn.Until.IsZero() && (again == 0 || wait < again) {
+		errs, steps[set.ObjectKey] = append(errs, err), step
+		if wait := step.Until.Sub(now); !step.Until.IsZero() && (again == 0 || wait < again) {
 			again = wait
 		}
 	}
-	return again, errors.Join(append(errs, r.reportRolls(ctx, s, turns))...)
+	return again, errors.Join(append(errs, r.reportRolls(ctx, s, steps))...)
 }
 
-// turn returns which pod of a DaemonSet is replaced next. While all pods are up to date, it lists neither revisions nor
-// pods.
-func (r *NodeReconciler) turn(ctx context.Context, s *scope, set daemonSet) (t plan.RollStep, err error) {
+// nextStep returns which pod of a DaemonSet is replaced next. While all pods are up to date, it lists neither revisions
+// nor pods.
+func (r *NodeReconciler) nextStep(ctx context.Context, s *scope, set daemonSet) (t plan.RollStep, err error) {
 	d := &appsv1.DaemonSet{}
 	switch err := s.daemonSetReader.Get(ctx, set.ObjectKey, d); {
 	case apierrors.IsNotFound(err):
 		return plan.RollStep{Waits: "there is no such DaemonSet", Late: true}, nil
 	case err != nil:
-		return unreadable(err)
+		return t, err
 	}
-	if notes := notRolled(d); notes != "" {
-		return plan.RollStep{Waits: notes, Late: d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}, nil
+	if reason := blocksRoll(d); reason != "" {
+		return plan.RollStep{Waits: reason, Late: d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}, nil
 	}
 	cluster := client.ObjectKeyFromObject(s.cluster)
 	attachments, err := attachmentsOf(ctx, r.Reader, cluster)
 	if err != nil {
-		return unreadable(err)
+		return t, err
 	}
 	if d.Status.UpdatedNumberScheduled >= d.Status.DesiredNumberScheduled && !slices.ContainsFunc(attachments, set.replaces) {
 		return plan.RollStep{}, nil
 	}
 	roll := plan.Roll{Now: r.Clock.Now(), Wanted: int(d.Status.DesiredNumberScheduled)}
 	if roll.Revision, err = r.revision(ctx, cluster, d); err != nil {
-		return unreadable(err)
+		return t, err
 	}
 	pods, err := set.pods(ctx, s.daemonSetReader)
 	if err != nil {
-		return unreadable(err)
+		return t, err
 	}
-	roll.Nodes = set.stops(pods, attachments)
+	roll.Nodes = set.rollNodes(pods, attachments)
 	return roll.Next(), nil
 }
 
-// unreadable returns the RollStep for a DaemonSet that could not be read.
-func unreadable(err error) (plan.RollStep, error) {
-	return plan.RollStep{Waits: err.Error(), Late: true}, err
-}
-
-// notRolled returns why a DaemonSet cannot be rolled now. It is empty if it can.
-func notRolled(d *appsv1.DaemonSet) string {
+// blocksRoll returns why a DaemonSet cannot be rolled now. It is empty if it can.
+func blocksRoll(d *appsv1.DaemonSet) string {
 	switch {
 	case d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType:
 		return "its updateStrategy is not OnDelete"
@@ -137,8 +135,8 @@ func (s daemonSet) recorded(a expv1.NodeAttachment) *expv1.ReplacedPod {
 	return &a.Spec.DaemonSets[i]
 }
 
-// stops returns the Nodes that run a pod of the DaemonSet, or have one replaced.
-func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) (all []plan.RollNode) {
+// rollNodes returns the Nodes that run a pod of the DaemonSet, or have one replaced.
+func (s daemonSet) rollNodes(pods []corev1.Pod, attachments []expv1.NodeAttachment) (all []plan.RollNode) {
 	at := func(node string) *plan.RollNode {
 		i := slices.IndexFunc(all, func(n plan.RollNode) bool { return n.Node == node })
 		if i < 0 {
@@ -165,9 +163,9 @@ func (s daemonSet) stops(pods []corev1.Pod, attachments []expv1.NodeAttachment) 
 	return all
 }
 
-// begin records that the selected pod will be deleted. It does nothing if a live read shows that another replacement of
-// the DaemonSet is in progress, which the cache may not show yet.
-func (r *NodeReconciler) begin(ctx context.Context, s *scope, set daemonSet, t plan.RollStep) error {
+// beginReplacement records that the selected pod will be deleted. It does nothing if a live read shows that another
+// replacement of the DaemonSet is in progress, which the cache may not show yet.
+func (r *NodeReconciler) beginReplacement(ctx context.Context, s *scope, set daemonSet, t plan.RollStep) error {
 	cluster := client.ObjectKeyFromObject(s.cluster)
 	live, err := attachmentsOf(ctx, r.Live, cluster)
 	if err != nil || slices.ContainsFunc(live, set.replaces) {
@@ -206,7 +204,7 @@ func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.D
 		if p == nil || !d.Waits(plan.Replacement{Pod: string(p.PodUID)}) {
 			continue
 		}
-		if until, waits := s.waits(s.sets[i], p.StartTime.Time, r.Clock.Now()); waits {
+		if until, waits := s.waitsForBalancers(s.sets[i], p.StartTime.Time, r.Clock.Now()); waits {
 			if wait := until.Sub(r.Clock.Now()); !until.IsZero() && (again == 0 || wait < again) {
 				again = wait
 			}
@@ -219,9 +217,10 @@ func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.D
 	return again, nil
 }
 
-// waits reports whether a pod still waits for load balancers, and until when at most. A roll is not urgent. No deadline
-// applies while a load balancer has not been queried, or while its floor holds the member; until is zero then.
-func (s *scope) waits(set daemonSet, since, now time.Time) (until time.Time, waits bool) {
+// waitsForBalancers reports whether a pod still waits for load balancers, and until when at most. A roll is not urgent.
+// No deadline applies while a load balancer has not been queried, or while its floor holds the member; until is zero
+// then.
+func (s *scope) waitsForBalancers(set daemonSet, since, now time.Time) (until time.Time, waits bool) {
 	v := leaving.Verdict{}
 	for i := range s.balancers {
 		lb := &s.balancers[i]
@@ -280,7 +279,7 @@ func (r *NodeReconciler) outdated(ctx context.Context, reader client.Reader, s *
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading DaemonSet %s: %w", set, err)
-	case notRolled(d) != "":
+	case blocksRoll(d) != "":
 		return false, nil
 	}
 	revision, err := r.revision(ctx, client.ObjectKeyFromObject(s.cluster), d)
@@ -289,13 +288,13 @@ func (r *NodeReconciler) outdated(ctx context.Context, reader client.Reader, s *
 
 // reportRolls writes the condition DaemonSetsUpToDate of each LoadBalancer. It records an Event when the reason changes
 // to RolloutStalled.
-func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[client.ObjectKey]plan.RollStep) error {
+func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, steps map[client.ObjectKey]plan.RollStep) error {
 	var errs []error
 	balancers := notDeleting(s.balancers)
 	for i := range balancers {
 		lb := &balancers[i]
 		before := lb.DeepCopy()
-		if c := rollsOf(lb, turns); c != nil {
+		if c := rollsOf(lb, steps); c != nil {
 			conditions.Set(lb, *c)
 		} else {
 			conditions.Delete(lb, expv1.DaemonSetsUpToDateCondition)
@@ -313,13 +312,13 @@ func (r *NodeReconciler) reportRolls(ctx context.Context, s *scope, turns map[cl
 }
 
 // rollsOf returns the condition for the rolls of a LoadBalancer. It returns nil if no DaemonSet has roll set.
-func rollsOf(lb *expv1.LoadBalancer, turns map[client.ObjectKey]plan.RollStep) *metav1.Condition {
+func rollsOf(lb *expv1.LoadBalancer, steps map[client.ObjectKey]plan.RollStep) *metav1.Condition {
 	c := &metav1.Condition{Type: expv1.DaemonSetsUpToDateCondition, Status: metav1.ConditionTrue, Reason: expv1.UpToDateReason}
 	var notes []string
 	rolls := false
 	for _, d := range lb.Spec.DaemonSets {
 		rolls = rolls || d.Roll
-		t := turns[client.ObjectKey{Namespace: d.Namespace, Name: d.Name}]
+		t := steps[client.ObjectKey{Namespace: d.Namespace, Name: d.Name}]
 		if !d.Roll || t == (plan.RollStep{}) {
 			continue
 		}

@@ -360,8 +360,8 @@ func TestAPodThatIsGoneAlreadyIsReplaced(t *testing.T) {
 	})
 }
 
-// TestWhoIsAwayIsNotRolled: a Node that is detached for another reason is skipped, and delays no other.
-func TestWhoIsAwayIsNotRolled(t *testing.T) {
+// TestDetachedNodeIsSkipped: a Node that is detached for another reason is skipped, and delays no other.
+func TestDetachedNodeIsSkipped(t *testing.T) {
 	inRoll(t, func(w *world) {
 		w.edge.servers["third"] = &server{address: "192.0.2.3"}
 		w.edit("ws-1", cordon)
@@ -392,8 +392,8 @@ func TestANodeWithoutItsPodsIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestACacheThatIsLateBeginsNothing: the cache does not show the NodeAttachment of the detached Node.
-func TestACacheThatIsLateBeginsNothing(t *testing.T) {
+// TestStaleCacheStartsNoSecondReplacement: the cache does not show the NodeAttachment of the detached Node.
+func TestStaleCacheStartsNoSecondReplacement(t *testing.T) {
 	inRoll(t, func(w *world) {
 		w.edge.servers["ws-1"].connections = 3
 		for range 4 {

@@ -6,8 +6,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/index"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -32,15 +33,13 @@ const nodesWatch = "nodeattachment-nodes"
 
 // SetupWithManager adds the controller to mgr. Machines are indexed by Node as Cluster API does.
 func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
-	log := mgr.GetLogger().WithValues("controller", "nodeattachment")
 	opts.RateLimiter = wake.Backoff()
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeattachment").
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment)).
-		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(predicate.Or(createdOrDeleted(), wake.Changes(servedDaemonSets)))).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.Changes(machineFields))).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
-			builder.WithPredicates(clusterChanges(mgr, log))).
+		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(predicate.Or(createdOrDeleted(), changes(servedDaemonSets)))).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(changes(machineFields))).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(clusterChanges(mgr, "nodeattachment"))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeattachment", r.ofCluster)).
 		WatchesRawSource(r.Pods.Woken()).
 		WithOptions(opts).
@@ -49,22 +48,20 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		return fmt.Errorf("building nodeattachment controller: %w", err)
 	}
 	r.nodes = workload.Watch{
-		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: wake.Changes(nodeFields),
+		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: changes(nodeFields),
 	}
-	r.aside = r.newAside(c)
+	r.podCache = r.newPodCache(c)
 	return nil
 }
 
 // SetupWithManager adds the controller to mgr.
 func (r *BalancerReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
-	log := mgr.GetLogger().WithValues("controller", "loadbalancer")
 	opts.RateLimiter = wake.Backoff()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("loadbalancer").
 		For(&expv1.LoadBalancer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.balancers), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, statusLost()))).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.balancers),
-			builder.WithPredicates(clusterChanges(mgr, log))).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.balancers), builder.WithPredicates(clusterChanges(mgr, "loadbalancer"))).
 		WithOptions(opts).
 		Complete(telemetry.Counted("loadbalancer", r))
 	if err != nil {
@@ -162,9 +159,8 @@ func (r *NodeReconciler) ofNode(ctx context.Context, cluster client.ObjectKey, o
 // requestsForAddresses returns the Node, and all other Nodes whose NodeAttachment records one of the addresses. The
 // Node may be the same machine under a new name.
 func (r *NodeReconciler) requestsForAddresses(ctx context.Context, cluster client.ObjectKey, node string, addresses []string) []ctrl.Request {
-	had := func(a *expv1.NodeAttachment) bool {
-		return a.Spec.NodeName != node && shares(addresses, a.Spec.Addresses)
-	}
+	own := sets.New(addresses...)
+	had := func(a *expv1.NodeAttachment) bool { return a.Spec.NodeName != node && own.HasAny(a.Spec.Addresses...) }
 	return append(r.attached(ctx, cluster, had), requestFor(cluster, node))
 }
 
@@ -196,7 +192,8 @@ func (r *BalancerReconciler) balancers(ctx context.Context, obj client.Object) [
 }
 
 // clusterChanges passes changes of a Cluster that decide whether 5-Spot may detach its Nodes.
-func clusterChanges(mgr ctrl.Manager, log logr.Logger) predicate.Predicate {
+func clusterChanges(mgr ctrl.Manager, controller string) predicate.Predicate {
+	log := mgr.GetLogger().WithValues("controller", controller)
 	return predicate.Or(predicates.ClusterPausedTransitions(mgr.GetScheme(), log), wake.ClusterLeaves(), wake.Relabelled())
 }
 
@@ -207,14 +204,18 @@ func createdOrDeleted() predicate.Predicate {
 	}}
 }
 
-// servedDaemonSets returns the fields of a LoadBalancer that select the pods to watch.
-func servedDaemonSets(obj client.Object) any {
-	lb, ok := obj.(*expv1.LoadBalancer)
-	if !ok {
+// changes passes updates that change the result of read.
+func changes[T client.Object](read func(T) any) predicate.Predicate {
+	return wake.Changes(func(obj client.Object) any {
+		if o, ok := obj.(T); ok {
+			return read(o)
+		}
 		return obj
-	}
-	return lb.Spec.DaemonSets
+	})
 }
+
+// servedDaemonSets returns the fields of a LoadBalancer that select the pods to watch.
+func servedDaemonSets(lb *expv1.LoadBalancer) any { return lb.Spec.DaemonSets }
 
 // statusLost passes a NodeAttachment of a detached Node whose status is empty, as after clusterctl move.
 func statusLost() predicate.Predicate {
@@ -225,23 +226,14 @@ func statusLost() predicate.Predicate {
 }
 
 // machineFields returns the fields of a Machine that decide whether its Node must be detached, and which Node it is.
-func machineFields(obj client.Object) any {
-	m, ok := obj.(*clusterv1.Machine)
-	if !ok {
-		return obj
-	}
-	_, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]
+func machineFields(m *clusterv1.Machine) any {
 	return []any{
-		m.UID, m.Status.NodeRef, m.Spec.ProviderID, machineAddresses(m),
-		m.DeletionTimestamp.IsZero(), held, m.Annotations[v1alpha1.DepartureAnnotation],
+		m.UID, m.Status.NodeRef, m.Spec.ProviderID, machineAddresses(m), m.DeletionTimestamp.IsZero(),
+		metav1.HasAnnotation(m.ObjectMeta, v1alpha1.PreDrainHookAnnotation), m.Annotations[v1alpha1.DepartureAnnotation],
 	}
 }
 
 // nodeFields returns the fields of a Node that a decision depends on.
-func nodeFields(obj client.Object) any {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return obj
-	}
+func nodeFields(node *corev1.Node) any {
 	return []any{nodeFacts(node), node.Spec.ProviderID, nodeAddresses(node), ofControlPlane(node)}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 )
 
-// TestWhatOfAMachineWakes: which changes of a Machine enqueue its Node.
-func TestWhatOfAMachineWakes(t *testing.T) {
+// TestMachineChangesThatEnqueue: which changes of a Machine enqueue its Node.
+func TestMachineChangesThatEnqueue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*clusterv1.Machine)
 		want   bool
@@ -43,8 +43,8 @@ func TestWhatOfAMachineWakes(t *testing.T) {
 	}
 }
 
-// TestWhatOfANodeWakes: a heartbeat enqueues nothing.
-func TestWhatOfANodeWakes(t *testing.T) {
+// TestNodeChangesThatEnqueue: a heartbeat enqueues nothing.
+func TestNodeChangesThatEnqueue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Node)
 		want   bool

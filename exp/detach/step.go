@@ -44,31 +44,27 @@ func clusterOf(m *clusterv1.Machine) client.ObjectKey {
 }
 
 // Look implements leaving.Step.
-func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (v leaving.Verdict, err error) {
+func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
-		return v, nil
+		return leaving.Verdict{}, nil
 	}
-	v.Reason = fivespotv1.WaitingForResponseReason
 	balancers, err := balancersOf(ctx, s.Reader, d.Cluster())
 	if err != nil {
-		return v, err
+		return leaving.Verdict{}, err
 	}
 	a, err := attachment(ctx, s.Reader, d.Cluster(), d.Node)
-	if err != nil {
-		return v, err
+	if err != nil || a != nil && a.Spec.Trigger == string(plan.Gone) {
+		return leaving.Verdict{}, err
 	}
-	if balancers = notDeleting(balancers); a != nil && a.Spec.Trigger == string(plan.Gone) {
-		return v, nil
-	}
-	waits, notes := waitAll(balancers, a, d, util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, now)
-	waits.Reason = cmp.Or(waits.Reason, v.Reason)
-	waits.Note = strings.Join(notes, "; ")
-	return waits, nil
+	v := waitAll(notDeleting(balancers), a, d, util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, now)
+	v.Reason = cmp.Or(v.Reason, fivespotv1.WaitingForResponseReason)
+	return v, nil
 }
 
-// waitAll returns the combined verdict of all load balancers that may have the Node as a member. notes has one text for
-// each of them that holds the drain, failed, or missed its deadline.
-func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, controlPlane bool, now time.Time) (v leaving.Verdict, notes []string) {
+// waitAll returns the combined verdict of all load balancers that may have the Node as a member. Its Note has one text
+// for each of them that holds the drain, failed, or missed its deadline.
+func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, controlPlane bool, now time.Time) (v leaving.Verdict) {
+	var notes []string
 	for i := range balancers {
 		if lb := &balancers[i]; lb.Spec.ControlPlane || !controlPlane {
 			if note := wait(&v, lb, a, d, now); note != "" {
@@ -76,7 +72,8 @@ func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.
 			}
 		}
 	}
-	return v, notes
+	v.Note = strings.Join(notes, "; ")
+	return v
 }
 
 // wait adds one load balancer to the verdict v. It returns the reason why the drain waits, or proceeds although the

@@ -132,8 +132,8 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 	}
 }
 
-// TestWhomLoadBalancersConcern: Machines of a Cluster without load balancers cause no further calls.
-func TestWhomLoadBalancersConcern(t *testing.T) {
+// TestConcernsMachinesBehindLoadBalancers: Machines of a Cluster without load balancers cause no further calls.
+func TestConcernsMachinesBehindLoadBalancers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		m := w.machine("ws-1")
 		for name, tc := range map[string]struct {

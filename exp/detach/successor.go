@@ -35,8 +35,8 @@ func (s *nodeBalancer) setSuccessors(lb *expv1.LoadBalancer, all []expv1.LoadBal
 // setSuccessor records a LoadBalancer as the successor of a membership that it has discovered, or that it may still
 // discover.
 func setSuccessor(m *plan.Member, name string, p *expv1.BalancerProgress, requested bool) {
-	place := recordOf(name, m.Membership)
-	found := requested && slices.ContainsFunc(p.Members, func(known expv1.MembershipStatus) bool { return known.Same(place) })
+	membership := recordOf(name, m.Membership)
+	found := requested && slices.ContainsFunc(p.Members, func(known expv1.MembershipStatus) bool { return known.Same(membership) })
 	if m.Taken && !m.Found && (found || !requested) {
 		m.Successor, m.Found = name, found
 	}
@@ -59,10 +59,10 @@ func covers(other, lb *expv1.LoadBalancerSpec) bool {
 
 // handOver moves a membership to the record of another LoadBalancer. It drops the entry if the other one has a record
 // already.
-func (s *nodeBalancer) handOver(place expv1.Membership, to string) {
+func (s *nodeBalancer) handOver(membership expv1.Membership, to string) {
 	spec := &s.attachment.Spec
-	i := slices.IndexFunc(spec.Memberships, place.Same)
-	if place.LoadBalancer = to; i >= 0 && !slices.ContainsFunc(spec.Memberships, place.Same) {
+	i := slices.IndexFunc(spec.Memberships, membership.Same)
+	if membership.LoadBalancer = to; i >= 0 && !slices.ContainsFunc(spec.Memberships, membership.Same) {
 		spec.Memberships[i].LoadBalancer = to
 	} else if i >= 0 {
 		spec.Memberships = slices.Delete(spec.Memberships, i, i+1)

@@ -31,7 +31,8 @@ func (e *Evictor) act(ctx context.Context, s *scope, d verdict.Decision) (again 
 		return again, nil, err
 	case verdict.Mark:
 		warnings = e.trackRequest(ctx, s.request, true)
-		if again, err = e.markPod(ctx, s); again && e.deleted(ctx, s.request) {
+		again, err = e.markPod(ctx, s)
+		if again && apierrors.IsNotFound(e.Live.Get(ctx, client.ObjectKeyFromObject(s.request), &evictionv1.RescheduleRequest{})) {
 			// The request was withdrawn meanwhile, with its tracking mark.
 			warnings = append(warnings, e.trackRequest(ctx, s.request, false)...)
 		}
@@ -82,16 +83,8 @@ func (e *Evictor) confirm(ctx context.Context, s *scope, since time.Time) (again
 	return rereadOnConflict(false, err)
 }
 
-// deleted reports whether the API server has no such request any more.
-func (e *Evictor) deleted(ctx context.Context, r *evictionv1.RescheduleRequest) bool {
-	return apierrors.IsNotFound(e.Live.Get(ctx, client.ObjectKeyFromObject(r), &evictionv1.RescheduleRequest{}))
-}
-
-// trackRequest adds or removes the tracking mark of a request, if it has one. An error becomes a warning of the answer.
+// trackRequest is track with a warning of the answer instead of an error.
 func (e *Evictor) trackRequest(ctx context.Context, r *evictionv1.RescheduleRequest, wanted bool) (warnings []string) {
-	if r.Spec.Tracking == nil {
-		return nil
-	}
 	if err := e.track(ctx, r, wanted); err != nil {
 		warnings = append(warnings, err.Error())
 	}

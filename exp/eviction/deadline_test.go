@@ -94,8 +94,9 @@ func TestAnOperatorThatTakesEverythingOff(t *testing.T) {
 	})
 }
 
-// TestWhoWantsTheDeadlineToBeLater has a client that writes the present time into the mark, to extend the deadline.
-func TestWhoWantsTheDeadlineToBeLater(t *testing.T) {
+// TestForgedMarkTimeDoesNotExtendDeadline has a client that writes the present time into the mark, to extend the
+// deadline.
+func TestForgedMarkTimeDoesNotExtendDeadline(t *testing.T) {
 	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
 	w.wantLetGo(func() {
 		w.Edit(p, func() { p.Annotations[evictionv1.RequestedAnnotation] = w.clock.Now().UTC().Format(time.RFC3339) })
@@ -103,8 +104,8 @@ func TestWhoWantsTheDeadlineToBeLater(t *testing.T) {
 	})
 }
 
-// TestWhoAsksByHandAndWantsTheDeadlineToBeLater has a client that marks the pod itself, so that the guard never does.
-func TestWhoAsksByHandAndWantsTheDeadlineToBeLater(t *testing.T) {
+// TestManualMarkDoesNotExtendDeadline has a client that marks the pod itself, so that the guard never does.
+func TestManualMarkDoesNotExtendDeadline(t *testing.T) {
 	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.MaxConcurrent = 60, 1 })
 	forge := func() {
 		w.Edit(p, func() {
@@ -121,9 +122,9 @@ func TestWhoAsksByHandAndWantsTheDeadlineToBeLater(t *testing.T) {
 	})
 }
 
-// TestAGuardThatEndsOnceItHasAsked has a guard that ends after it marked the pod. Only the pod has the time of the mark
+// TestGuardThatStopsAfterMark has a guard that ends after it marked the pod. Only the pod has the time of the mark
 // until the next eviction.
-func TestAGuardThatEndsOnceItHasAsked(t *testing.T) {
+func TestGuardThatStopsAfterMark(t *testing.T) {
 	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
 	w.Fail = func(n int) (before, after error) {
 		if w.Writes[n] == "patch RescheduleRequest" {
@@ -329,9 +330,9 @@ func TestAPodThatComesBackAfterAnUncordonThatNoGuardSaw(t *testing.T) {
 	}
 }
 
-// TestOnlyADrainLeavesADeadline to a later pod: neither a request without a drain nor a withdrawn one has the
-// ControllerLabel.
-func TestOnlyADrainLeavesADeadline(t *testing.T) {
+// TestOnlyDrainsPassOnTheirDeadline: neither a request without a drain nor a withdrawn one has the ControllerLabel, by
+// which a later pod keeps the deadline.
+func TestOnlyDrainsPassOnTheirDeadline(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.HealthyNode = evictionv1.HealthyNodeRelocate })
 	labelled := func(want bool) {
 		t.Helper()

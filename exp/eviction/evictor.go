@@ -107,10 +107,8 @@ const (
 
 // EvictCached decides on an eviction without a call to the API server. It decides in the two cases in which a late
 // cache does no harm: no policy selects the pod, or the answer is 429 and needs no write. A wrong 429 costs one retry.
+// It needs Cache.
 func (e *Evictor) EvictCached(ctx context.Context, w Attempt) (Response, CacheAnswer, error) {
-	if e.Cache == nil {
-		return Response{}, Undecided, nil
-	}
 	s, policies, err := e.begin(ctx, w)
 	if err != nil {
 		return Response{}, Undecided, err
@@ -126,7 +124,7 @@ func (e *Evictor) EvictCached(ctx context.Context, w Attempt) (Response, CacheAn
 		resp, known := e.evictDraining(ctx, s)
 		return resp, known, nil
 	case w.UID == "" || w.UID == pod.UID:
-		return s.response(e.Clock.Now(), e.NameProtection), Decided, nil
+		return e.decide(s), Decided, nil
 	}
 	return Response{}, Undecided, nil
 }
@@ -163,7 +161,7 @@ func (e *Evictor) answersFromCache(ctx context.Context, s *scope) (resp Response
 			return Response{}, false
 		}
 	}
-	resp = s.response(e.Clock.Now(), e.NameProtection)
+	resp = e.decide(s)
 	return resp, resp.Answer == verdict.Wait && resp.Write == verdict.None
 }
 
@@ -176,7 +174,7 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 			return Response{}, err
 		}
 		earlier := resp.Warnings
-		resp = s.response(e.Clock.Now(), e.NameProtection)
+		resp = e.decide(s)
 		resp.Warnings = nil
 		resp.warn(append(earlier, s.warnings...))
 		if w.DryRun {
@@ -206,7 +204,7 @@ func (e *Evictor) EvictLive(ctx context.Context, w Attempt) (Response, error) {
 // for a pod that its operator did not move.
 func (e *Evictor) handleRefusedMark(ctx context.Context, s *scope, resp Response, err error) (Response, error) {
 	s.refused = true
-	late := verdict.Decide(s.facts(e.Clock.Now(), e.NameProtection))
+	late := e.decide(s).Decision
 	if late.Outcome != verdict.Overdue {
 		return resp, err
 	}

@@ -143,8 +143,8 @@ func TestAPodThatIsMovedTwice(t *testing.T) {
 	w.evict("db-0", verdict.Allow, verdict.HealthyNode)
 }
 
-// TestWhatIsStaleSaysNothing has marks and requests of earlier drains.
-func TestWhatIsStaleSaysNothing(t *testing.T) {
+// TestMarksOfEarlierDrainsAreIgnored has marks and requests of earlier drains.
+func TestMarksOfEarlierDrainsAreIgnored(t *testing.T) {
 	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.Tracking = evictionv1.TrackingNamespace })
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
 	w.Edit(ns, func() { ns.Annotations = map[string]string{"reschedule.hook/" + w.ns + ".db-0": "true"} })
@@ -235,9 +235,9 @@ func TestAPodThatKeepsChanging(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeReadIsNotGone has reads that fail. The pod must not count as gone, nor as unselected, and its Node
+// TestFailedReadIsNotGone has reads that fail. The pod must not count as gone, nor as unselected, and its Node
 // neither as draining nor as healthy.
-func TestWhatCannotBeReadIsNotGone(t *testing.T) {
+func TestFailedReadIsNotGone(t *testing.T) {
 	broken := errors.New("no route to host")
 	for name, tc := range map[string]struct {
 		kind string
@@ -274,8 +274,8 @@ func TestWhatCannotBeReadIsNotGone(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatGoes has a namespace that is deleted with its pods.
-func TestANamespaceThatGoes(t *testing.T) {
+// TestTerminatingNamespaceAllowsEviction has a namespace that is deleted with its pods.
+func TestTerminatingNamespaceAllowsEviction(t *testing.T) {
 	w, _ := newDrain(t, nil)
 	w.Must(w.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}))
 	w.evict("db-0", verdict.Allow, verdict.NotRunning)

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -33,8 +32,7 @@ func Draining(node *corev1.Node, taints []string) bool {
 // movable reports whether an operator can start the pod on another Node. Pods of DaemonSets and static pods cannot
 // move.
 func movable(pod *corev1.Pod) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return !mirror && workload.DaemonSetOf(pod) == nil
+	return !metav1.HasAnnotation(pod.ObjectMeta, corev1.MirrorPodAnnotationKey) && workload.DaemonSetOf(pod) == nil
 }
 
 // TrimPod removes the fields of a cached pod that no eviction decision reads. A pod that the guard has marked keeps its
@@ -59,34 +57,29 @@ func TrimPod(pod *corev1.Pod) *corev1.Pod {
 
 // podFacts converts a pod to input of package verdict. r is the mark to look for; with nil, Marked is false.
 func podFacts(pod *corev1.Pod, r *evictionv1.Request) *verdict.Pod {
-	p := &verdict.Pod{
+	return &verdict.Pod{
 		UID: string(pod.UID), Created: pod.CreationTimestamp.Time, Bound: pod.Spec.NodeName != "",
 		Pending:  pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "",
 		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 		Leaving:  !pod.DeletionTimestamp.IsZero(), MarkedAt: markedAt(pod),
+		Marked: r != nil && marked(pod, *r),
 	}
-	p.Marked = r != nil && marked(pod, *r)
-	return p
 }
 
 // marked reports whether the guard or another client has requested the move of a pod.
 func marked(pod client.Object, r evictionv1.Request) bool {
-	if _, underway := pod.GetAnnotations()[inProgressAnnotation]; underway {
-		return true
-	}
-	return hasMark(pod, r)
+	_, underway := pod.GetAnnotations()[inProgressAnnotation]
+	return underway || hasMark(pod, r)
 }
 
 // hasMark reports whether a pod has the annotation or label of a request.
 func hasMark(pod client.Object, r evictionv1.Request) bool {
-	var value string
-	var there bool
 	switch {
 	case r.Annotation != nil:
-		value, there = pod.GetAnnotations()[r.Annotation.Key]
+		value, there := pod.GetAnnotations()[r.Annotation.Key]
 		return there && value == r.Annotation.Value
 	case r.Label != nil:
-		value, there = pod.GetLabels()[r.Label.Key]
+		value, there := pod.GetLabels()[r.Label.Key]
 		return there && value == r.Label.Value
 	default:
 		return false
@@ -95,25 +88,20 @@ func hasMark(pod client.Object, r evictionv1.Request) bool {
 
 // markedAt returns when the guard marked a pod, zero if it did not.
 func markedAt(pod client.Object) time.Time {
-	at, err := time.Parse(time.RFC3339Nano, pod.GetAnnotations()[evictionv1.RequestedAnnotation])
-	if err != nil {
-		return time.Time{}
-	}
+	at, _ := time.Parse(time.RFC3339Nano, pod.GetAnnotations()[evictionv1.RequestedAnnotation]) // zero after an error
 	return at
 }
 
 // mark sets the annotation or label for the operator of a pod, and the time of the request, for one patch. The time
 // identifies the mark as the guard's.
-func mark(pod client.Object, r evictionv1.Request, since time.Time) {
-	annotations := labels.Set{}
+func mark(pod *corev1.Pod, r evictionv1.Request, since time.Time) {
 	if r.Annotation != nil {
-		annotations[r.Annotation.Key] = r.Annotation.Value
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, r.Annotation.Key, r.Annotation.Value)
 	}
 	if r.Label != nil {
-		pod.SetLabels(labels.Merge(pod.GetLabels(), labels.Set{r.Label.Key: r.Label.Value}))
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, r.Label.Key, r.Label.Value)
 	}
-	annotations[evictionv1.RequestedAnnotation] = since.UTC().Format(time.RFC3339Nano)
-	pod.SetAnnotations(labels.Merge(pod.GetAnnotations(), annotations))
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, evictionv1.RequestedAnnotation, since.UTC().Format(time.RFC3339Nano))
 }
 
 // unmark removes the mark of a request from a pod. A mark that another client wrote or changed stays.

@@ -41,9 +41,9 @@ type predecessor struct {
 	from verdict.Node
 }
 
-// response runs the decision on the facts.
-func (s *scope) response(now time.Time, nameProtection time.Duration) Response {
-	return Response{Decision: verdict.Decide(s.facts(now, nameProtection)), Pod: s.pod, Policy: s.policy, Warnings: s.warnings}
+// decide decides on the facts.
+func (e *Evictor) decide(s *scope) Response {
+	return Response{Decision: verdict.Decide(s.facts(e.Clock.Now(), e.NameProtection)), Pod: s.pod, Policy: s.policy, Warnings: s.warnings}
 }
 
 // needsTurn reports whether the pod waits for its turn: its policy has a maxConcurrent, and the pod is not marked yet.
@@ -107,7 +107,7 @@ func (e *Evictor) selects(ctx context.Context, s *scope, policies Policies, pod 
 	if s.wanted.UID != "" && s.wanted.UID != pod.UID || !movable(pod) {
 		return false, nil
 	}
-	s.policy, err = policies.Of(pod, labelsOf(ctx, e.Policies, pod.Namespace))
+	s.policy, err = policies.Of(ctx, e.Policies, pod)
 	return s.policy != nil, err
 }
 

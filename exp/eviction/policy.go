@@ -36,8 +36,8 @@ func (p *Policy) facts() *verdict.Policy {
 		return nil
 	}
 	return &verdict.Policy{
-		Title: p.String(), HealthyNode: string(cmp.Or(p.HealthyNode, evictionv1.HealthyNodeAllow)),
-		Fallback: string(cmp.Or(p.Fallback, evictionv1.FallbackAllow)), Most: int(p.MaxConcurrent), Deadline: p.deadline(),
+		Name: p.String(), HealthyNode: string(cmp.Or(p.HealthyNode, evictionv1.HealthyNodeAllow)),
+		Fallback: string(cmp.Or(p.Fallback, evictionv1.FallbackAllow)), MaxConcurrent: int(p.MaxConcurrent), Deadline: p.deadline(),
 	}
 }
 
@@ -100,9 +100,9 @@ func (p *Policy) unselects() bool {
 	})
 }
 
-// Of returns the policy that selects a pod, nil if none does. It calls namespace, which reads the labels of the pod's
-// namespace, only for a policy with a namespaceSelector.
-func (p Policies) Of(pod client.Object, namespace func() (labels.Set, error)) (*Policy, error) {
+// Of returns the policy that selects a pod, nil if none does. It reads the pod's namespace only for a policy with a
+// namespaceSelector.
+func (p Policies) Of(ctx context.Context, reader client.Reader, pod client.Object) (*Policy, error) {
 	for _, policy := range p {
 		if !policy.pods.Matches(labels.Set(pod.GetLabels())) {
 			continue
@@ -110,25 +110,14 @@ func (p Policies) Of(pod client.Object, namespace func() (labels.Set, error)) (*
 		if policy.namespaces == nil {
 			return policy, nil
 		}
-		set, err := namespace()
-		if err != nil {
+		namespace := &metav1.PartialObjectMetadata{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		if err := reader.Get(ctx, client.ObjectKey{Name: pod.GetNamespace()}, namespace); err != nil {
 			return nil, fmt.Errorf("reading namespace: %w", err)
 		}
-		if policy.namespaces.Matches(set) {
+		if policy.namespaces.Matches(labels.Set(namespace.Labels)) {
 			return policy, nil
 		}
 	}
 	return nil, nil
-}
-
-// labelsOf returns a function that reads the labels of a namespace.
-func labelsOf(ctx context.Context, reader client.Reader, namespace string) func() (labels.Set, error) {
-	return func() (labels.Set, error) {
-		ns := &metav1.PartialObjectMetadata{}
-		ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		if err := reader.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
-			return nil, err
-		}
-		return ns.Labels, nil
-	}
 }

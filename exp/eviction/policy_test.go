@@ -132,8 +132,8 @@ func TestAPolicyThatUnselects(t *testing.T) {
 	}
 }
 
-// TestALabelAsks uses a label as the mark. The guard also recognizes pods that other clients move in the background.
-func TestALabelAsks(t *testing.T) {
+// TestLabelAsMark uses a label as the mark. The guard also recognizes pods that other clients move in the background.
+func TestLabelAsMark(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) {
 		s.Request = evictionv1.Request{Label: &evictionv1.Label{Key: "move", Value: "now"}}
 	})

@@ -3,11 +3,11 @@
 package eviction
 
 import (
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
@@ -60,10 +60,9 @@ func (q *queue) blocksUnfinished(pod *corev1.Pod) bool {
 
 // before reports whether one request was written before another.
 func before(a, b *evictionv1.RescheduleRequest) bool {
-	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
-	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
-	if errX != nil || errY != nil {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	if err != nil {
 		return a.Name < b.Name
 	}
-	return x < y
+	return order < 0
 }

@@ -98,8 +98,8 @@ func turnsAt(t *testing.T, retry time.Duration) {
 	}
 }
 
-// TestAPlaceInTheLineIsNotLostWhileItIsUsed has a place that expires between the read and the write.
-func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
+// TestQueuePlaceExpiresDuringWrite has a place that expires between the read and the write.
+func TestQueuePlaceExpiresDuringWrite(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first := w.pod("db-0", 0)
 	w.drain(0, true)
@@ -129,8 +129,8 @@ func TestAPlaceInTheLineIsNotLostWhileItIsUsed(t *testing.T) {
 	}
 }
 
-// TestAPlaceThatIsGivenUp between the read and the write: the guard still writes the mark.
-func TestAPlaceThatIsGivenUp(t *testing.T) {
+// TestQueuePlaceIsGivenUpDuringWrite withdraws a request between the read and the write, which still marks the pod.
+func TestQueuePlaceIsGivenUpDuringWrite(t *testing.T) {
 	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	first, second := w.pod("db-0", 0), w.pod("db-1", 1)
 	w.drain(0, true)
@@ -152,9 +152,9 @@ func TestAPlaceThatIsGivenUp(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 }
 
-// TestAPlaceOfTomorrow has a guard whose clock was ahead by a day. It queued the request, and ended before it marked
-// the pod.
-func TestAPlaceOfTomorrow(t *testing.T) {
+// TestQueueTimeInTheFuture has a guard whose clock was ahead by a day. It queued the request, and ended before it
+// marked the pod.
+func TestQueueTimeInTheFuture(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	w.pod("db-0", 0)
 	w.pod("db-1", 0)
@@ -212,8 +212,8 @@ func TestOtherNamespaces(t *testing.T) {
 	w.evict("db-1", verdict.Wait, verdict.Requested)
 }
 
-// TestAPodThatKeepsNobodyWaiting has ended, or was marked by a person a whole deadline ago.
-func TestAPodThatKeepsNobodyWaiting(t *testing.T) {
+// TestPodThatDoesNotCount has a pod that has ended, or that a person marked a whole deadline ago.
+func TestPodThatDoesNotCount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase corev1.PodPhase
 		after time.Duration
@@ -241,8 +241,8 @@ func TestAPodThatKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestAnOperatorThatBeginsIsBusy has an operator that removes the mark when it begins, and moves one pod at a time.
-func TestAnOperatorThatBeginsIsBusy(t *testing.T) {
+// TestStartedMoveCounts has an operator that removes the mark when it begins, and moves one pod at a time.
+func TestStartedMoveCounts(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
 	p := w.pod("db-0", 0)
 	w.pod("db-1", 0)

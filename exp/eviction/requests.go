@@ -127,7 +127,7 @@ func (e *Evictor) observePolicy(ctx context.Context, reader client.Reader, r *ev
 	if err != nil {
 		return err
 	}
-	policy, err := policies.Of(pod, labelsOf(ctx, reader, pod.Namespace))
+	policy, err := policies.Of(ctx, reader, pod)
 	if err != nil {
 		return err
 	}
@@ -151,9 +151,6 @@ func (e *Evictor) drop(ctx context.Context, r *evictionv1.RescheduleRequest) err
 // untrack removes the tracking mark of a request. If the API server refuses the write, the mark stays: it blocks no
 // pod.
 func (e *Evictor) untrack(ctx context.Context, r *evictionv1.RescheduleRequest) error {
-	if r.Spec.Tracking == nil {
-		return nil
-	}
 	err := e.track(ctx, r, false)
 	if actuate.Gone(err) || Refused(err) {
 		ctrl.LoggerFrom(ctx).Error(err, "Leaving mark behind", "Pod", client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Pod.Name})

@@ -24,7 +24,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
-func TestARequestIsTakenBack(t *testing.T) {
+func TestRequestIsWithdrawn(t *testing.T) {
 	testenv.CrashPoints(t, 6, func(t *testing.T, fail testenv.Fail) ([]string, int) {
 		t.Helper()
 		w, p := newDrain(t, nil)
@@ -81,8 +81,8 @@ func TestAPodTerminatedTimeInTheFuture(t *testing.T) {
 	}
 }
 
-// TestWhatOthersAskedForStays has a mark that a person wrote.
-func TestWhatOthersAskedForStays(t *testing.T) {
+// TestMarkOfOtherClientStays has a mark that a person wrote.
+func TestMarkOfOtherClientStays(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	p := w.pod("db-0", 0)
 	w.Edit(p, func() { p.Annotations = map[string]string{moveKey: "please"} })
@@ -96,8 +96,8 @@ func TestWhatOthersAskedForStays(t *testing.T) {
 	}
 }
 
-// TestAMarkThatCannotBeTakenAway from a tracking object blocks neither the request nor the next drain.
-func TestAMarkThatCannotBeTakenAway(t *testing.T) {
+// TestTrackingMarkThatCannotBeRemoved blocks neither the request nor the next drain.
+func TestTrackingMarkThatCannotBeRemoved(t *testing.T) {
 	for name, refused := range map[string]error{
 		"Forbidden": apierrors.NewForbidden(corev1.Resource("namespaces"), "db", errors.New("the role is gone")),
 		"NoKind":    &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "couchbase.com", Kind: "CouchbaseCluster"}},

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -164,7 +164,7 @@ func (n *drainingNode) observePods(ctx context.Context, reader client.Reader) er
 		for _, err := range invalid {
 			n.notes = append(n.notes, err.Error())
 		}
-		switch policy, err := found.Of(p, labelsOf(ctx, n.policies, p.Namespace)); {
+		switch policy, err := found.Of(ctx, n.policies, p); {
 		case err != nil:
 			return err
 		case policy != nil:
@@ -183,22 +183,15 @@ func (n *drainingNode) observePods(ctx context.Context, reader client.Reader) er
 func (s *Step) requestMoves(ctx context.Context, reader client.Reader, action actuate.Action, n *drainingNode) leaving.Response {
 	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, NameProtection: DefaultNameProtection}
 	verdicts := make([]moveState, len(n.pods))
-	var working sync.WaitGroup
-	places := make(chan struct{}, maxParallelMoves)
-	for i := range n.pods {
-		places <- struct{}{}
-		working.Go(func() { defer func() { <-places }(); verdicts[i] = s.requestMove(ctx, evictor, &n.pods[i]) })
-	}
-	working.Wait()
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxParallelMoves, len(n.pods), func(i int) {
+		verdicts[i] = s.requestMove(ctx, evictor, &n.pods[i]) // A move after the end of ctx fails, and holds the Machine.
+	})
 	return n.answer(verdicts)
 }
 
 // cordon makes the Node unschedulable. Otherwise an operator could start its pod there again, and pods that arrive
 // after the check would not be seen. There is no uncordon: the Machine is being deleted.
 func cordon(ctx context.Context, action actuate.Action, n *corev1.Node) error {
-	if n.Spec.Unschedulable {
-		return nil
-	}
 	before := n.DeepCopy()
 	n.Spec.Unschedulable = true
 	return action.PatchLocked(ctx, n, before)

@@ -193,8 +193,8 @@ func TestAMachineLeavesOnceItsPodsAreMoved(t *testing.T) {
 	}
 }
 
-// TestWhoIsAskedIsNotAskedAgain while its operator moves the pod, and the text does not change.
-func TestWhoIsAskedIsNotAskedAgain(t *testing.T) {
+// TestRequestIsNotRepeated while the operator moves the pod, and the text does not change.
+func TestRequestIsNotRepeated(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.pod("db-0", 0)
 	if d.anew(); d.look().Reason != v1alpha1.WaitingForResponseReason {
@@ -299,8 +299,9 @@ func TestOneMoveAfterTheOther(t *testing.T) {
 	d.wants(d.turn(), false, false, "")
 }
 
-// TestWhoComesLater has a pod that starts while other steps hold the Machine. The step finds it, and waits for it.
-func TestWhoComesLater(t *testing.T) {
+// TestPodThatStartsLaterIsFound has a pod that starts while other steps hold the Machine. The step finds it, and waits
+// for it.
+func TestPodThatStartsLaterIsFound(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.wants(d.turn(), false, false, "")
 	if !d.cordoned() {
@@ -323,8 +324,8 @@ func TestWhoComesLater(t *testing.T) {
 	d.wants(d.turn(), false, false, "")
 }
 
-// TestWhatNobodyMovesIsNotWaitedFor, and the Node is cordoned, so that no pod comes later.
-func TestWhatNobodyMovesIsNotWaitedFor(t *testing.T) {
+// TestUnselectedPodsDoNotHold, and the Node is cordoned, so that no pod comes later.
+func TestUnselectedPodsDoNotHold(t *testing.T) {
 	d := newDeparture(t, 2, nil)
 	d.pod("elsewhere", 1)
 	plain := d.pod("plain", 0)
@@ -357,8 +358,8 @@ func TestWhatNobodyMovesIsNotWaitedFor(t *testing.T) {
 	d.wantWrites("patch Node")
 }
 
-// TestWhoMayConcern checks that a Machine without a Node does not wait.
-func TestWhoMayConcern(t *testing.T) {
+// TestConcernsMachinesWithNode checks that a Machine without a Node does not wait.
+func TestConcernsMachinesWithNode(t *testing.T) {
 	m := &clusterv1.Machine{}
 	for _, want := range []bool{false, true} {
 		if got, err := (&eviction.Step{}).Concerns(t.Context(), m); got != want || err != nil {
@@ -397,8 +398,8 @@ func (d *departure) requestOf(pod string) types.UID {
 	return ""
 }
 
-// TestWhatCannotBeReadIsTriedAgain, and no move is requested meanwhile.
-func TestWhatCannotBeReadIsTriedAgain(t *testing.T) {
+// TestFailedReadIsRetried, and no move is requested meanwhile.
+func TestFailedReadIsRetried(t *testing.T) {
 	is := func(kind string, obj any) bool { return strings.HasSuffix(fmt.Sprintf("%T", obj), "."+kind) }
 	for kind, written := range map[string][]string{"ReschedulePolicyList": nil, "ClusterReschedulePolicyList": nil, "Node": nil, "PodList": {"patch Node"}} {
 		t.Run(kind, func(t *testing.T) {
@@ -427,8 +428,8 @@ func TestWhatCannotBeReadIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWithoutTheKindsNobodyWaits, whichever error the API server returns for a kind that it does not serve.
-func TestWithoutTheKindsNobodyWaits(t *testing.T) {
+// TestMissingKindsDoNotHold, whichever error the API server returns for a kind that it does not serve.
+func TestMissingKindsDoNotHold(t *testing.T) {
 	notServed := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, true)
 	for name, gone := range map[string]error{"NoMatch": &meta.NoKindMatchError{}, "NotServed": notServed} {
 		t.Run(name, func(t *testing.T) {
@@ -463,8 +464,8 @@ func TestAClusterWithOneOfTheKinds(t *testing.T) {
 	d.wants(d.turn(), true, false, asked)
 }
 
-// TestAClusterWithoutTheKindsIsAskedOnce counts the calls to an API server that never had the kinds, or that lost them.
-func TestAClusterWithoutTheKindsIsAskedOnce(t *testing.T) {
+// TestMissingKindsCostOneCall counts the calls to an API server that never had the kinds, or that lost them.
+func TestMissingKindsCostOneCall(t *testing.T) {
 	d, calls := newDeparture(t, 1, nil), atomic.Int32{}
 	config := rest.CopyConfig(server.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -515,8 +516,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestAClusterThatHangsHoldsNobodyForLong, and blocks no worker.
-func TestAClusterThatHangsHoldsNobodyForLong(t *testing.T) {
+// TestHangingClusterHoldsMachineBriefly checks that it blocks no worker.
+func TestHangingClusterHoldsMachineBriefly(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.reads.List = func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
 		<-ctx.Done()
@@ -541,8 +542,8 @@ func TestAClusterThatIsNotConnectedIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestNothingIsAskedInAPause, nor by a manager with --dry-run.
-func TestNothingIsAskedInAPause(t *testing.T) {
+// TestNoRequestWhilePaused checks a pause, and a manager with --dry-run.
+func TestNoRequestWhilePaused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		paused, dryRun, cordoned bool
 	}{
@@ -567,8 +568,8 @@ func TestNothingIsAskedInAPause(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrittenIsTold in the audit log, each write once.
-func TestWhatIsWrittenIsTold(t *testing.T) {
+// TestWritesAreAudited checks that the audit log has each write once.
+func TestWritesAreAudited(t *testing.T) {
 	d, out := newDeparture(t, 1, nil), &bytes.Buffer{}
 	d.gate = &actuate.Gate{Log: audit.New(out)}
 	d.pod("db-0", 0)
@@ -626,8 +627,8 @@ func TestANodeIsCordonedAgain(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatGoesHoldsNobody, although no object can be created in it.
-func TestANamespaceThatGoesHoldsNobody(t *testing.T) {
+// TestTerminatingNamespaceDoesNotHold, although no object can be created in it.
+func TestTerminatingNamespaceDoesNotHold(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	p := d.pod("db-0", 0)
 	d.Must(d.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.ns}}))

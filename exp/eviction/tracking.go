@@ -57,9 +57,12 @@ func trackingKey(namespace, pod string) string {
 	return evictionv1.TrackingPrefix + namespace + "." + pod
 }
 
-// track sets or removes the mark of a request on its object. A missing object is not an error.
+// track sets or removes the tracking mark of a request, if it has one. A missing object is not an error.
 func (e *Evictor) track(ctx context.Context, r *evictionv1.RescheduleRequest, wanted bool) error {
 	ref := r.Spec.Tracking
+	if ref == nil {
+		return nil
+	}
 	kind, key := couchbaseCluster, client.ObjectKey{Namespace: r.Namespace, Name: ref.Name}
 	if ref.Type == evictionv1.TrackingNamespace {
 		kind, key = corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: ref.Name}

@@ -41,8 +41,8 @@ func of(cluster string) func(*expv1.LoadBalancerSpec) {
 	}
 }
 
-// TestWhatTheSchemaRefuses checks that the API server's error explains what to write instead.
-func TestWhatTheSchemaRefuses(t *testing.T) {
+// TestSchemaRejections checks that the API server's error explains what to write instead.
+func TestSchemaRejections(t *testing.T) {
 	namespace := server.Namespace(t)
 	const (
 		endpoint = "spec.haproxy.endpoints[0]: Invalid value: "

@@ -68,8 +68,8 @@ const (
 	// Disabled means that the member gets no new connections because another party disabled it. 5-Spot does not restore
 	// it.
 	Disabled State = "Disabled"
-	// Unknown means that the state could not be read. The zero value means the same.
-	Unknown State = "Unknown"
+	// Unknown, the zero value, means that the state could not be read.
+	Unknown State = ""
 )
 
 // Status is what a load balancer reports about a member.

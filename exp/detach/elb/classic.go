@@ -79,20 +79,20 @@ func (c *Classic) Status(ctx context.Context, memberships []balancer.Membership)
 	if len(memberships) == 0 {
 		return nil, nil
 	}
+	statuses := make([]balancer.Status, len(memberships)) // Each is Unknown.
 	all, err := c.list(ctx)
 	if err != nil {
-		return unknown(memberships), err
+		return statuses, err
 	}
 	s, err := c.clients.at(ctx, c.spec.AWSAccess)
 	if err != nil {
-		return unknown(memberships), err
+		return statuses, err
 	}
 	registered := map[string][]string{}
 	for _, b := range all {
 		name := aws.ToString(b.LoadBalancerName)
 		registered[name] = slices.DeleteFunc(instances(b), func(id string) bool { return s.drains.out(balancer.Membership{Pool: name, Member: id}) })
 	}
-	statuses := make([]balancer.Status, len(memberships))
 	for i, m := range memberships {
 		ids, there := registered[m.Pool]
 		switch {

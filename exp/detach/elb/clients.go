@@ -145,31 +145,16 @@ func sendPlainly(stack *middleware.Stack) error {
 	}), middleware.Before)
 }
 
-// bounded limits the length of each response body to longest.
+// bounded limits the length of each response body to maxBody.
 type bounded struct{ aws.HTTPClient }
 
 // Do implements aws.HTTPClient.
 func (b bounded) Do(request *http.Request) (*http.Response, error) {
 	response, err := b.HTTPClient.Do(request)
 	if err == nil {
-		response.Body = &body{response.Body, maxBody}
+		response.Body = http.MaxBytesReader(nil, response.Body, maxBody)
 	}
 	return response, err
-}
-
-// body is a response body with a limit on the bytes that may still be read.
-type body struct {
-	io.ReadCloser
-	left int
-}
-
-// Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= n; b.left < 0 {
-		return 0, failure{text: fmt.Sprintf("answer is longer than %d MB", maxBody>>20)}
-	}
-	return n, err
 }
 
 // unread returns the error for a configuration that could not be read.

@@ -61,8 +61,8 @@ func FuzzInstanceID(f *testing.F) {
 	})
 }
 
-// TestAddressesThatNameNobody: addresses that many machines share, and invalid ones.
-func TestAddressesThatNameNobody(t *testing.T) {
+// TestSharedAddressesIdentifyNoNode: addresses that many machines share, and invalid ones.
+func TestSharedAddressesIdentifyNoNode(t *testing.T) {
 	for _, address := range []string{"", "127.0.0.1", "::1", "0.0.0.0", "169.254.1.1", "fe80::1", "fe80::1%eth0", "2001:db8::1%eth0", "224.0.0.1", "255.255.255.255", "10.0.0.1/8", "box.local", "10.0.0"} {
 		if who := identify(balancer.Node{Addresses: []string{address}}); !who.empty() || who.is(address) {
 			t.Errorf("%q names somebody", address)
@@ -82,8 +82,8 @@ func TestAddressesThatNameNobody(t *testing.T) {
 	}
 }
 
-// TestATargetIsWhatItWas converts targets to memberships and back.
-func TestATargetIsWhatItWas(t *testing.T) {
+// TestTargetRoundTrip converts targets to memberships and back.
+func TestTargetRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := types.TargetDescription{
 			Id:   aws.String(rapid.SampledFrom([]string{"10.0.0.7", "2001:db8::7"}).Draw(t, "id")),
@@ -117,8 +117,8 @@ func TestAnAddressOfAnInstanceIsGoneWithIt(t *testing.T) {
 	}
 }
 
-// TestAnotherMachinesPlaceIsElsewhere uses only the ID of the target.
-func TestAnotherMachinesPlaceIsElsewhere(t *testing.T) {
+// TestElsewhereComparesTargetIds uses only the ID of the target.
+func TestElsewhereComparesTargetIds(t *testing.T) {
 	node := balancer.Node{ProviderID: "aws:///eu-central-1a/i-0123456789abcdef0", Addresses: []string{"10.0.0.7"}}
 	for member, want := range map[string]bool{
 		"i-0123456789abcdef0": false, "i-0123456789abcdef1": true, "10.0.0.7": false, "10.0.0.7,zone=all": false, "10.0.0.8": true, "10.0.0.8,zone=all": true,
@@ -208,8 +208,8 @@ func TestADriverIsNotChangedByItsSpec(t *testing.T) {
 	}
 }
 
-// TestManyMembershipsAreToldInBatches counts the members of each call.
-func TestManyMembershipsAreToldInBatches(t *testing.T) {
+// TestCallsAreBatched counts the members of each call.
+func TestCallsAreBatched(t *testing.T) {
 	var many []balancer.Membership
 	for n := range 250 {
 		many = append(many, balancer.Membership{Pool: fmt.Sprint(n % 2), Member: fmt.Sprint(n)})
@@ -226,8 +226,8 @@ func TestManyMembershipsAreToldInBatches(t *testing.T) {
 	}
 }
 
-// TestNobodyIsToldAfterAThrottle: no call follows after throttling, or after the context has ended.
-func TestNobodyIsToldAfterAThrottle(t *testing.T) {
+// TestNoCallFollowsThrottling: no call follows after throttling, or after the context has ended.
+func TestNoCallFollowsThrottling(t *testing.T) {
 	pools := []balancer.Membership{{Pool: "a"}, {Pool: "b"}, {Pool: "c"}}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -278,9 +278,9 @@ func TestReasonsAreForPeople(t *testing.T) {
 	}
 }
 
-// TestWhoCannotBeKnownIsNobody: a Node that AWS cannot identify is an error, not a Node without members. The driver
+// TestNodeWithoutIdentityIsAnError: a Node that AWS cannot identify is an error, not a Node without members. The driver
 // sends no request.
-func TestWhoCannotBeKnownIsNobody(t *testing.T) {
+func TestNodeWithoutIdentityIsAnError(t *testing.T) {
 	place := expv1.AWSAccess{Region: "eu-central-1", Endpoint: "http://127.0.0.1:1"}
 	groups, err := NewTargetGroups(expv1.TargetGroupsBalancer{AWSAccess: place}, NewClients(clock.RealClock{}))
 	classic, err2 := NewClassic(expv1.ClassicELBBalancer{AWSAccess: place}, NewClients(clock.RealClock{}))
@@ -304,8 +304,8 @@ func TestWhoCannotBeKnownIsNobody(t *testing.T) {
 	}
 }
 
-// TestClientsThatNobodyUsesAreForgotten: endpoints that were used once do not accumulate.
-func TestClientsThatNobodyUsesAreForgotten(t *testing.T) {
+// TestUnusedClientsAreDropped: endpoints that were used once do not accumulate.
+func TestUnusedClientsAreDropped(t *testing.T) {
 	time := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	c := NewClients(time)
 	first, err := c.at(t.Context(), expv1.AWSAccess{Region: "eu-central-1"})
@@ -322,8 +322,8 @@ func TestClientsThatNobodyUsesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestAnAnswerFromBeforeAWriteIsNotKept: a request is in progress during a write. Its result is for its caller only.
-func TestAnAnswerFromBeforeAWriteIsNotKept(t *testing.T) {
+// TestResultFromBeforeWriteIsNotCached: a request is in progress during a write. Its result is for its caller only.
+func TestResultFromBeforeWriteIsNotCached(t *testing.T) {
 	s := newShared[int](clocktesting.NewFakePassiveClock(time.Unix(0, 0)).Now)
 	got := make([]int, 3)
 	got[0], _ = s.get(t.Context(), "a", func() (int, error) {
@@ -338,8 +338,8 @@ func TestAnAnswerFromBeforeAWriteIsNotKept(t *testing.T) {
 	}
 }
 
-// TestHowLongAnAnswerIsGood depends on the results of other requests.
-func TestHowLongAnAnswerIsGood(t *testing.T) {
+// TestLifetimeOfCachedResult depends on the results of other requests.
+func TestLifetimeOfCachedResult(t *testing.T) {
 	slow := &smithy.GenericAPIError{Code: "Throttling"}
 	for reason, c := range map[string]struct {
 		first, other error
@@ -367,8 +367,8 @@ func TestHowLongAnAnswerIsGood(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsLongerThanTheyWantTo: a caller waits for the request of another caller only until its context ends.
-func TestNobodyWaitsLongerThanTheyWantTo(t *testing.T) {
+// TestWaitEndsWithContext: a caller waits for the request of another caller only until its context ends.
+func TestWaitEndsWithContext(t *testing.T) {
 	s := newShared[int](time.Now)
 	canceled, cancel := context.WithCancel(t.Context())
 	_, err := s.get(t.Context(), "a", func() (int, error) {
@@ -380,9 +380,9 @@ func TestNobodyWaitsLongerThanTheyWantTo(t *testing.T) {
 	}
 }
 
-// TestWhatWasToldIsForgotten: a deregistration is dropped after lag, when it is restored, and when AWS rejected it. It
+// TestRecentDrainsExpire: a deregistration is dropped after lag, when it is restored, and when AWS rejected it. It
 // stays if the result of the call is unknown.
-func TestWhatWasToldIsForgotten(t *testing.T) {
+func TestRecentDrainsExpire(t *testing.T) {
 	time := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	s := newRecentDrains(time.Now)
 	m := balancer.Membership{Pool: "g", Member: "10.0.0.7,zone=all", Port: 80, Persistent: true}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"syscall"
 
@@ -61,6 +62,9 @@ func noIdentity(node balancer.Node, has string) error {
 func reason(action string, err error) string {
 	if ours, ok := errors.AsType[failure](err); ok {
 		return ours.text
+	}
+	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return fmt.Sprintf("answer is longer than %d MB", long.Limit>>20)
 	}
 	if text := credentials(err); text != "" {
 		return text

@@ -54,14 +54,14 @@ type identity struct {
 // identify returns the identity of a Node. It skips addresses that no target can have and addresses that many machines
 // share, such as link-local ones.
 func identify(node balancer.Node) identity {
-	who := identity{InstanceID(node.ProviderID), map[netip.Addr]bool{}}
+	id := identity{InstanceID(node.ProviderID), map[netip.Addr]bool{}}
 	for _, text := range node.Addresses {
 		address, err := netip.ParseAddr(text)
 		if err == nil && address.Zone() == "" && address.Unmap().IsGlobalUnicast() {
-			who.addresses[address.Unmap()] = true
+			id.addresses[address.Unmap()] = true
 		}
 	}
-	return who
+	return id
 }
 
 // empty reports whether no target can match the Node.

@@ -41,22 +41,18 @@ func (t *recentDrains) out(m balancer.Membership) bool {
 // take records the memberships as deregistered and runs call. It removes them again if AWS rejects the call. After any
 // other error, they stay, because AWS may have done it.
 func (t *recentDrains) take(members []balancer.Membership, call func() error) error {
-	t.note(members)
-	err := call()
-	if _, refused := errors.AsType[smithy.APIError](err); refused {
-		t.forget(members)
-	}
-	return err
-}
-
-func (t *recentDrains) note(members []balancer.Membership) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	now := t.now()
 	maps.DeleteFunc(t.at, func(_ balancer.Membership, at time.Time) bool { return now.Sub(at) >= lag })
 	for _, m := range members {
 		t.at[key(m)] = now
 	}
+	t.mu.Unlock()
+	err := call()
+	if _, refused := errors.AsType[smithy.APIError](err); refused {
+		t.forget(members)
+	}
+	return err
 }
 
 // forget removes memberships that are restored, or were not deregistered.

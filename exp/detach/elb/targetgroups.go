@@ -181,42 +181,33 @@ func (t *TargetGroups) Status(ctx context.Context, memberships []balancer.Member
 	if len(pools) == 0 {
 		return nil, nil
 	}
+	statuses := make([]balancer.Status, len(memberships)) // Each is Unknown.
 	s, err := t.clients.at(ctx, t.spec.AWSAccess)
 	if err != nil {
-		return unknown(memberships), err
+		return statuses, err
 	}
-	looks := map[string]func(balancer.Membership) balancer.Status{}
+	groups := map[string]targetHealth{}
 	var failures []error
 	for _, pool := range pools {
 		health, err := t.readHealth(ctx, pool)
-		switch {
-		case err != nil:
-			failures = append(failures, err)
-		case health.gone:
-			looks[pool] = func(balancer.Membership) balancer.Status { return balancer.Status{State: balancer.Absent} }
-		default:
-			looks[pool] = func(m balancer.Membership) balancer.Status { return statusOf(m, health.targets, s.drains.out) }
+		if err == nil {
+			groups[pool] = health
+			continue
 		}
-		if err != nil && stopsCalls(ctx, err) {
+		failures = append(failures, err)
+		if stopsCalls(ctx, err) {
 			break
 		}
 	}
-	statuses := unknown(memberships)
 	for i, m := range memberships {
-		if readHealth := looks[m.Pool]; readHealth != nil {
-			statuses[i] = readHealth(m)
+		switch health, read := groups[m.Pool]; {
+		case health.gone:
+			statuses[i].State = balancer.Absent
+		case read:
+			statuses[i] = statusOf(m, health.targets, s.drains.out)
 		}
 	}
 	return statuses, errors.Join(failures...)
-}
-
-// unknown returns the state Unknown for each membership.
-func unknown(memberships []balancer.Membership) []balancer.Status {
-	statuses := make([]balancer.Status, len(memberships))
-	for i := range statuses {
-		statuses[i].State = balancer.Unknown
-	}
-	return statuses
 }
 
 // Drain implements balancer.Driver. Deregistration of a target that is not registered is no error, but counts against

@@ -74,14 +74,14 @@ func (d *Driver) Discover(ctx context.Context, node balancer.Node) ([]balancer.M
 	if err != nil {
 		return nil, err
 	}
-	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return d.searched(ctx, e) })
-	places := map[balancer.Membership]bool{}
+	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return d.serversOf(ctx, e) })
+	memberships := map[balancer.Membership]bool{}
 	for _, s := range slices.Concat(all...) {
 		if slices.Contains(own, s.address) {
-			places[s.membership()] = true
+			memberships[s.membership()] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(places), func(a, b balancer.Membership) int {
+	return slices.SortedFunc(maps.Keys(memberships), func(a, b balancer.Membership) int {
 		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Member, b.Member), cmp.Compare(a.Port, b.Port), strings.Compare(a.Address, b.Address))
 	}), err
 }
@@ -93,7 +93,7 @@ func (*Driver) Elsewhere(node balancer.Node, m balancer.Membership) bool {
 	return err == nil && (invalid != nil || !slices.Contains(own, address))
 }
 
-// addresses returns the IP addresses of a Node. It returns ErrNameless if there are none.
+// addresses returns the IP addresses of a Node. It returns ErrNoIdentity if there are none.
 func addresses(node balancer.Node) ([]netip.Addr, error) {
 	var all []netip.Addr
 	for _, text := range node.Addresses {
@@ -107,8 +107,8 @@ func addresses(node balancer.Node) ([]netip.Addr, error) {
 	return all, nil
 }
 
-// searched returns the servers of the backends in the spec, or of all backends.
-func (d *Driver) searched(ctx context.Context, e endpoint) ([]server, error) {
+// serversOf returns the servers of the backends in the spec, or of all backends.
+func (d *Driver) serversOf(ctx context.Context, e endpoint) ([]server, error) {
 	servers, err := e.servers(ctx)
 	if err != nil || len(d.backends) == 0 {
 		return servers, err
@@ -124,7 +124,7 @@ func (d *Driver) searched(ctx context.Context, e endpoint) ([]server, error) {
 // Status implements balancer.Driver. It combines the processes: a member is Attached if at least one process sends it
 // new connections, and its connections are the sum of all processes.
 func (d *Driver) Status(ctx context.Context, memberships []balancer.Membership) ([]balancer.Status, error) {
-	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return e.counted(ctx) })
+	all, err := each(d.endpoints, func(e endpoint) ([]server, error) { return e.serversWithConnections(ctx) })
 	if len(all) == 0 {
 		return nil, err
 	}

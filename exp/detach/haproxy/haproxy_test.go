@@ -358,8 +358,8 @@ func TestWhatSomebodyElseDrainsIsNotPutBack(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoIsGone: the other process executes the command, and the missing one causes an error.
-func TestOneOfTwoIsGone(t *testing.T) {
+// TestOneOfTwoProcessesIsUnreachable: the other process executes the command, and the missing one causes an error.
+func TestOneOfTwoProcessesIsUnreachable(t *testing.T) {
 	f := &fake{lines: []string{"web a 192.0.2.1 2 0 1 80 | 0 0 0"}}
 	d := driver(t, nil, f)
 	gone := endpoint{"unix", filepath.Join(t.TempDir(), "gone")}
@@ -478,8 +478,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotHAProxy: the error names what to configure instead.
-func TestWhoIsNotHAProxy(t *testing.T) {
+// TestOtherServerIsNotHAProxy: the error names what to configure instead.
+func TestOtherServerIsNotHAProxy(t *testing.T) {
 	for answer, want := range map[string]string{
 		"HTTP/1.1 400 Bad Request\r\n\r\n<html></html>\r\n": "this is not HAProxy's runtime API: name its stats socket (it answers \"HTTP/1.1 400 Bad Request\")",
 		"SSH-2.0-OpenSSH_9.9\r\n":                           "this is not HAProxy's runtime API: name its stats socket (it answers \"SSH-2.0-OpenSSH_9.9\")",

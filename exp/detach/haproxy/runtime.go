@@ -53,7 +53,7 @@ func parseEndpoint(s string) (endpoint, error) {
 	return endpoint{}, fmt.Errorf("%q must be like tcp://192.0.2.1:9999 or unix:///run/haproxy/admin.sock", s)
 }
 
-// servers returns the servers of all backends, without the fields that counted adds.
+// servers returns the servers of all backends, without the fields that serversWithConnections adds.
 func (e endpoint) servers(ctx context.Context) (servers []server, err error) {
 	err = e.command(ctx, "show servers state", func(answer io.Reader) (err error) {
 		servers, err = parseServers(answer)
@@ -62,8 +62,8 @@ func (e endpoint) servers(ctx context.Context) (servers []server, err error) {
 	return servers, err
 }
 
-// counted returns the servers of all backends with their connections.
-func (e endpoint) counted(ctx context.Context) ([]server, error) {
+// serversWithConnections returns the servers of all backends with their connections.
+func (e endpoint) serversWithConnections(ctx context.Context) ([]server, error) {
 	servers, err := e.servers(ctx)
 	if err != nil {
 		return nil, err
@@ -86,24 +86,27 @@ func (e endpoint) do(ctx context.Context, command string) error {
 	})
 }
 
-// command sends a command on a new connection and passes the answer to read.
-func (e endpoint) command(ctx context.Context, command string, read func(io.Reader) error) error {
+// command sends a command on a new connection and passes the answer to read. Its errors name the process and the
+// command.
+func (e endpoint) command(ctx context.Context, command string, read func(io.Reader) error) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("HAProxy at %s: %q: %w", e, command, err)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, e.network, e.address)
 	if err != nil {
-		return e.failed(command, err)
+		return err
 	}
 	defer conn.Close() //nolint:errcheck // nothing is left to be written
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	err = exchange(conn, command, read)
 	if ended := ctx.Err(); ended != nil && err != nil {
-		err = ended // the cause of the connection's error
+		return ended // the cause of the connection's error
 	}
-	if err != nil {
-		return e.failed(command, err)
-	}
-	return nil
+	return err
 }
 
 // exchange sends the command and reads the answer. If the answer is incomplete, it returns the reason for that instead
@@ -155,11 +158,6 @@ func (a *answer) Read(p []byte) (int, error) {
 		return n, io.EOF
 	}
 	return n, a.failed
-}
-
-// failed adds the process and the command to an error.
-func (e endpoint) failed(command string, err error) error {
-	return fmt.Errorf("HAProxy at %s: %q: %w", e, command, err)
 }
 
 // refusal returns an error with a remedy if HAProxy denied the permission, or else err.

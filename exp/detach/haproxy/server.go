@@ -45,7 +45,8 @@ type server struct {
 	// operational, admin and weight are srv_op_state, srv_admin_state and srv_uweight.
 	operational, admin, weight int
 
-	// connections and backup are set by counted. connections is the number of open and of queued connections.
+	// connections and backup are set by serversWithConnections. connections is the number of open and of queued
+	// connections.
 	connections int64
 	backup      bool
 }

@@ -28,9 +28,9 @@ const defaultWait = 30
 // roll is scheduled.
 var ours = corev1.Taint{Key: plan.AutoscalerTaint, Value: plan.OurTaintValue, Effect: corev1.TaintEffectPreferNoSchedule}
 
-// IsOurs reports whether 5-Spot set the taint, so that it does not mean that the Node leaves. Older versions set it
+// isOurs reports whether 5-Spot set the taint, so that it does not mean that the Node leaves. Older versions set it
 // with NoSchedule.
-func IsOurs(t corev1.Taint) bool {
+func isOurs(t corev1.Taint) bool {
 	return t.Key == ours.Key && t.Value == ours.Value && (t.Effect == ours.Effect || t.Effect == corev1.TaintEffectNoSchedule)
 }
 
@@ -39,10 +39,10 @@ func New(spec expv1.KubeProxyBalancer, nodes nodemark.Nodes, c clock.PassiveCloc
 	return nodemark.New(nodes, c, nodemark.Mark{
 		Annotation: expv1.NodeFailingHealthCheckAnnotation,
 		Owner:      owner,
-		PutOn: func(node *corev1.Node) {
+		Add: func(node *corev1.Node) {
 			node.Spec.Taints = append(node.Spec.Taints, ours)
 		},
-		TakeOff:  func(node *corev1.Node) { node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, IsOurs) },
+		Remove:   func(node *corev1.Node) { node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isOurs) },
 		Volatile: true,
 	}, time.Duration(ptr.Deref(spec.WaitSeconds, defaultWait))*time.Second)
 }
@@ -51,7 +51,7 @@ func New(spec expv1.KubeProxyBalancer, nodes nodemark.Nodes, c clock.PassiveCloc
 // time.
 func owner(node *corev1.Node) nodemark.Owner {
 	switch {
-	case slices.ContainsFunc(node.Spec.Taints, IsOurs):
+	case slices.ContainsFunc(node.Spec.Taints, isOurs):
 		return nodemark.MarkedByUs
 	case slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == ours.Key }):
 		return nodemark.MarkedByOthers

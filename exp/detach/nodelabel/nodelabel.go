@@ -29,22 +29,21 @@ func New(spec expv1.LabelBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *
 	return nodemark.New(nodes, c, nodemark.Mark{
 		Annotation: expv1.NodeExcludedAnnotation,
 		Owner:      owner,
-		PutOn: func(node *corev1.Node) {
+		Add: func(node *corev1.Node) {
 			metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, value)
 		},
-		TakeOff: func(node *corev1.Node) { delete(node.Labels, corev1.LabelNodeExcludeBalancers) },
+		Remove: func(node *corev1.Node) { delete(node.Labels, corev1.LabelNodeExcludeBalancers) },
 	}, time.Duration(ptr.Deref(spec.WaitSeconds, defaultWait))*time.Second)
 }
 
-// owner returns MarkedByOthers for every label that 5-Spot would not have written. That includes the value "false", which
-// readers interpret differently.
+// owner returns MarkedByOthers for every label that 5-Spot would not have written. That includes the value "false",
+// which readers interpret differently.
 func owner(node *corev1.Node) nodemark.Owner {
 	got, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]
-	_, ours := node.Annotations[expv1.NodeExcludedAnnotation]
 	switch {
 	case !labeled:
 		return nodemark.Unmarked
-	case ours && got == value:
+	case got == value && metav1.HasAnnotation(node.ObjectMeta, expv1.NodeExcludedAnnotation):
 		return nodemark.MarkedByUs
 	default:
 		return nodemark.MarkedByOthers

@@ -58,10 +58,10 @@ type Mark struct {
 	Annotation string
 	// Owner returns which party marked the Node.
 	Owner func(*corev1.Node) Owner
-	// PutOn sets the mark on an unmarked Node.
-	PutOn func(*corev1.Node)
-	// TakeOff removes 5-Spot's mark, and nothing else.
-	TakeOff func(*corev1.Node)
+	// Add sets the mark on an unmarked Node.
+	Add func(*corev1.Node)
+	// Remove removes 5-Spot's mark, and nothing else.
+	Remove func(*corev1.Node)
 	// Volatile means that other programs may remove 5-Spot's mark.
 	Volatile bool
 }
@@ -162,7 +162,9 @@ func (d *Driver) readNodes(ctx context.Context) (map[string]*corev1.Node, error)
 			return nil, err
 		case node == nil:
 			delete(nodes, name)
-			d.forget(name)
+			d.mu.Lock()
+			delete(d.replaced, name)
+			d.mu.Unlock()
 		default:
 			nodes[name] = node
 		}
@@ -185,23 +187,10 @@ func (d *Driver) outdatedInCache(cached map[string]*corev1.Node) []string {
 	return slices.Sorted(maps.Keys(d.replaced))
 }
 
-func (d *Driver) forget(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.replaced, name)
-}
-
-// noteWrite records the version of a Node that the next write replaces.
-func (d *Driver) noteWrite(node *corev1.Node) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.replaced[node.Name] = node.ResourceVersion
-}
-
 // serves reports whether load balancers send connections to the Node. They never send any to a Node with the label by
 // which kubeadm excludes control plane Nodes.
 func (d *Driver) serves(node *corev1.Node) bool {
-	_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
+	excluded := metav1.HasLabel(node.ObjectMeta, corev1.LabelNodeExcludeBalancers)
 	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Unmarked && workload.NodeReady(node)
 }
 
@@ -214,13 +203,11 @@ func (d *Driver) state(node *corev1.Node) balancer.State {
 		return balancer.Attached
 	case MarkedByOthers:
 		return balancer.Disabled
-	case MarkedByUs:
+	default: // MarkedByUs
 		if since, known := d.since(node); known && !d.clock.Now().Before(since.Add(d.wait)) {
 			return balancer.Drained
 		}
 		return balancer.Draining
-	default:
-		return balancer.Unknown
 	}
 }
 
@@ -239,7 +226,7 @@ func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) e
 			return
 		}
 		if owner == Unmarked {
-			d.mark.PutOn(node)
+			d.mark.Add(node)
 		}
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, d.mark.Annotation, d.clock.Now().UTC().Format(time.RFC3339))
 	})
@@ -249,7 +236,7 @@ func (d *Driver) Drain(ctx context.Context, memberships []balancer.Membership) e
 func (d *Driver) Restore(ctx context.Context, memberships []balancer.Membership) error {
 	return d.edit(ctx, memberships, func(node *corev1.Node) {
 		if d.mark.Owner(node) == MarkedByUs {
-			d.mark.TakeOff(node)
+			d.mark.Remove(node)
 		}
 		delete(node.Annotations, d.mark.Annotation)
 	})
@@ -267,7 +254,9 @@ func (d *Driver) edit(ctx context.Context, memberships []balancer.Membership, ch
 		}
 		changed := node.DeepCopy()
 		if change(changed); !equality.Semantic.DeepEqual(node, changed) {
-			d.noteWrite(node)
+			d.mu.Lock()
+			d.replaced[node.Name] = node.ResourceVersion
+			d.mu.Unlock()
 			errs = append(errs, d.nodes.Edit(ctx, node, change))
 		}
 	}

@@ -308,8 +308,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestALookAtManyIsOneLook: a round has ten seconds, also for hundreds of leaving machines and a slow API server.
-func TestALookAtManyIsOneLook(t *testing.T) {
+// TestStatusOfManyNodesIsOneList: a round has ten seconds, also for hundreds of leaving machines and a slow API server.
+func TestStatusOfManyNodesIsOneList(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
 			var names []string

@@ -8,12 +8,12 @@ import "slices"
 type Pod struct {
 	// UID is the UID of the pod. Revision is the revision hash of its template.
 	UID, Revision string
-	// Ends means that the pod terminates. Ready is its Ready condition.
-	Ends, Ready bool
+	// Terminating means that the pod is being deleted. Ready is its Ready condition.
+	Terminating, Ready bool
 }
 
 // serves reports whether the pod can get connections.
-func (p Pod) serves() bool { return p.Ready && !p.Ends }
+func (p Pod) serves() bool { return p.Ready && !p.Terminating }
 
 // DaemonSet is a DaemonSet that load balancers name, and its state on one Node.
 type DaemonSet struct {
@@ -35,10 +35,6 @@ type Replacement struct {
 	// Pod is the UID of the pod that 5-Spot deletes. It is empty if another party deletes it.
 	Pod string
 }
-
-// podEnds is the Trigger for a pod that another party deletes. rolled is the Trigger for a pod that 5-Spot deletes.
-func podEnds(set string) Trigger { return Trigger("DaemonSetPod " + set) }
-func rolled(set string) Trigger  { return Trigger("DaemonSetRoll " + set) }
 
 // replacements returns the replacements on the Node, in the order of the DaemonSets. free means that no other trigger
 // detaches the Node. A machine that leaves has none. One that awaits its departure still gets connections.
@@ -80,21 +76,21 @@ func (d DaemonSet) replacement(on Replacement, recorded, free bool) (now Replace
 	case recorded:
 		return on, true
 	default:
-		return Replacement{DaemonSet: d.Name}, slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.Ends })
+		return Replacement{DaemonSet: d.Name}, slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.Terminating })
 	}
 }
 
 // Waits reports whether the pod exists and is not terminating yet.
 func (d DaemonSet) Waits(on Replacement) bool {
-	return on.Pod != "" && slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.UID == on.Pod && !p.Ends })
+	return on.Pod != "" && slices.ContainsFunc(d.Pods, func(p Pod) bool { return p.UID == on.Pod && !p.Terminating })
 }
 
-// triggerOf returns the trigger of the first replacement, or of the first pod that another party deletes. about are the
-// load balancers that it concerns.
+// triggerOf returns the trigger of the first pod that another party deletes, or else of the first pod that 5-Spot
+// deletes. about are the load balancers that the replacements concern.
 func (n Node) triggerOf(all []Replacement) (t Trigger, about []string) {
 	for _, on := range all {
 		if t == "" {
-			t = rolled(on.DaemonSet)
+			t = Trigger("DaemonSetRoll " + on.DaemonSet)
 		}
 		for _, d := range n.DaemonSets {
 			if d.Name == on.DaemonSet {
@@ -103,7 +99,7 @@ func (n Node) triggerOf(all []Replacement) (t Trigger, about []string) {
 		}
 	}
 	if i := slices.IndexFunc(all, func(on Replacement) bool { return on.Pod == "" }); i >= 0 {
-		t = podEnds(all[i].DaemonSet)
+		t = Trigger("DaemonSetPod " + all[i].DaemonSet)
 	}
 	slices.Sort(about)
 	return t, slices.Compact(about)

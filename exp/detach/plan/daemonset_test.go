@@ -15,7 +15,7 @@ var (
 	serves = plan.Pod{UID: "p1", Revision: "1", Ready: true}
 	starts = plan.Pod{UID: "p2", Revision: "2"}
 	isNew  = plan.Pod{UID: "p2", Revision: "2", Ready: true}
-	ends   = plan.Pod{UID: "p1", Revision: "1", Ready: true, Ends: true}
+	ends   = plan.Pod{UID: "p1", Revision: "1", Ready: true, Terminating: true}
 )
 
 // ingress returns a DaemonSet that load balancers name, on a Node.
@@ -23,7 +23,7 @@ func ingress(pods ...plan.Pod) plan.DaemonSet {
 	return plan.DaemonSet{Name: "edge/ingress", LoadBalancers: []string{"web", "api"}, Rolled: true, Known: true, Pods: pods}
 }
 
-func TestWhatIsDoneAboutANodeWhosePodIsReplaced(t *testing.T) {
+func TestDecideForNodeWithReplacedPod(t *testing.T) {
 	t.Parallel()
 	const ended, rolled = plan.Trigger("DaemonSetPod edge/ingress"), plan.Trigger("DaemonSetRoll edge/ingress")
 	somebody, us := []plan.Replacement{{DaemonSet: "edge/ingress"}}, []plan.Replacement{{DaemonSet: "edge/ingress", Pod: "p1"}}
@@ -62,7 +62,7 @@ func TestWhatIsDoneAboutANodeWhosePodIsReplaced(t *testing.T) {
 		"Surge":       {"Another one serves.", has(ingress(ends, isNew)), plan.Record{}, plan.Decision{}},
 		"IsGone":      {"Nobody serves.", has(ingress()), on(ended, both, somebody), stays},
 		"ComesBack":   {"It does not serve yet.", has(ingress(starts)), on(ended, both, somebody), stays},
-		"EndsAgain":   {"Nor does that one.", has(ingress(plan.Pod{UID: "p2", Ends: true}, starts)), on(ended, both, somebody), stays},
+		"EndsAgain":   {"Nor does that one.", has(ingress(plan.Pod{UID: "p2", Terminating: true}, starts)), on(ended, both, somebody), stays},
 		"IsBack":      {"It serves.", has(ingress(isNew)), on(ended, both, somebody), back},
 		"Unread":      {"Unknown is not gone.", has(unread), on(ended, both, somebody), stays},
 		"UnreadNew":   {"Unknown is no reason.", has(unread), plan.Record{}, plan.Decision{}},

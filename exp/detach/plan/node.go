@@ -34,9 +34,6 @@ const (
 	Gone Trigger = "NodeGone"
 )
 
-// tainted returns the Trigger for a taint key.
-func tainted(key string) Trigger { return Trigger("Taint " + key) }
-
 // Machine is the state of the machine of a Node.
 type Machine int
 
@@ -107,7 +104,7 @@ func (n Node) StopsPods(keys []string) bool {
 func (n Node) drainTrigger(keys []string) Trigger {
 	for _, t := range n.Taints {
 		if t.Key == AutoscalerTaint && t.Value != OurTaintValue || slices.ContainsFunc(keys, func(key string) bool { return matches(key, t.Key) }) {
-			return tainted(t.Key)
+			return Trigger("Taint " + t.Key)
 		}
 	}
 	if n.Unschedulable && !n.CordonedByUs {
@@ -171,28 +168,28 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 	case !n.Known:
 		return Decision{}
 	case !n.Exists:
-		return absent(n, r, balanced)
+		return decideAbsent(n, r, balanced)
 	}
 	trigger := n.Trigger(keys)
 	d := Decision{Trigger: trigger, Replaces: n.replacements(r, trigger == "")}
 	d.Resume = n.Stopped && n.Machine != LeavesAtOnce && !n.StopsPods(keys)
 	switch {
 	case trigger != "" && (balanced || r.Memberships > 0):
-		return out(n, r, d)
+		return detach(n, r, d)
 	case trigger != "":
 		return Decision{Unmark: r.Exists && n.Marked, Delete: r.Exists, Resume: d.Resume}
 	case len(d.Replaces) > 0:
-		return partlyOut(n, r, d)
+		return detachPartly(n, r, d)
 	case r.Exists && (r.Trigger != "" || r.UID != n.UID) && !n.Ready:
 		return Decision{} // It is not Ready, so it gets no connections.
 	default:
-		return in(n, r, d)
+		return attach(n, r, d)
 	}
 }
 
-// absent decides for a Node that does not exist. While it has a Machine, its kubelet may create it again. The record
-// keeps the trigger Gone, so that waiting departures continue.
-func absent(n Node, r Record, balanced bool) Decision {
+// decideAbsent decides for a Node that does not exist. While it has a Machine, its kubelet may create it again. The
+// record keeps the trigger Gone, so that waiting departures continue.
+func decideAbsent(n Node, r Record, balanced bool) Decision {
 	gone := Decision{Write: r.Trigger != Gone, Trigger: Gone}
 	switch {
 	case r.Unconfirmed && (r.Trigger == Emergency || r.Trigger == Departure):
@@ -210,28 +207,28 @@ func absent(n Node, r Record, balanced bool) Decision {
 	}
 }
 
-// other reports whether the recorded Node was another machine with the same name. The memberships of that machine must
-// not be restored for this Node.
-func (r Record) other(n Node) bool {
+// ofOtherMachine reports whether the recorded Node was another machine with the same name. The memberships of that
+// machine must not be restored for this Node.
+func (r Record) ofOtherMachine(n Node) bool {
 	return r.Exists && r.UID != n.UID && r.ProviderID != n.ProviderID && r.Memberships > r.Permanent
 }
 
-// out completes the decision d for a Node that must be detached. It cordons and marks the Node only once, before the
+// detach completes the decision d for a Node that must be detached. It cordons and marks the Node only once, before the
 // record is written, so that a person can undo both.
-func out(n Node, r Record, d Decision) Decision {
+func detach(n Node, r Record, d Decision) Decision {
 	news := r.isNew(n, d.Trigger)
 	d.Mark = news && !n.Marked && d.Trigger != Emergency
 	d.Cordon = news && d.Trigger == Departure && !n.Unschedulable
-	d.Write, d.Forget = r.changes(n, d), r.other(n)
+	d.Write, d.Forget = r.changes(n, d), r.ofOtherMachine(n)
 	return d
 }
 
-// partlyOut completes the decision d for a Node that must leave only the load balancers of the DaemonSets whose pods are
-// replaced. Other pods are not affected.
-func partlyOut(n Node, r Record, d Decision) Decision {
+// detachPartly completes the decision d for a Node that must leave only the load balancers of the DaemonSets whose pods
+// are replaced. Other pods are not affected.
+func detachPartly(n Node, r Record, d Decision) Decision {
 	d.Uncordon, d.Unmark = n.uncordons(), n.Marked
 	d.Trigger, d.LoadBalancers = n.triggerOf(d.Replaces)
-	d.Write, d.Forget = r.changes(n, d), r.other(n)
+	d.Write, d.Forget = r.changes(n, d), r.ofOtherMachine(n)
 	return d
 }
 
@@ -245,13 +242,13 @@ func (r Record) changes(n Node, d Decision) bool {
 	return r.isNew(n, d.Trigger) || r.Identity != n.Identity || !slices.Equal(r.LoadBalancers, d.LoadBalancers) || !slices.Equal(r.Replaces, d.Replaces)
 }
 
-// in completes the decision d for a Node that must be attached.
-func in(n Node, r Record, d Decision) Decision {
+// attach completes the decision d for a Node that must be attached.
+func attach(n Node, r Record, d Decision) Decision {
 	if d.Uncordon = n.uncordons(); !r.Exists {
 		return d // Another party has marked it.
 	}
 	d.Unmark = n.Marked
-	d.Write, d.Forget = r.Trigger != "" || r.UID != n.UID, r.other(n)
+	d.Write, d.Forget = r.Trigger != "" || r.UID != n.UID, r.ofOtherMachine(n)
 	d.Delete = !d.Write && r.Memberships == 0
 	return d
 }

@@ -25,7 +25,7 @@ func tainted(key, value string) plan.Node {
 	return with(func(n *plan.Node) { n.Taints = []plan.Taint{{Key: key, Value: value}} })
 }
 
-func TestWhatTakesANodeOut(t *testing.T) {
+func TestTriggersOfANode(t *testing.T) {
 	t.Parallel()
 	keys := []string{"karpenter.sh/disrupted", "aws-node-termination-handler/*"}
 	for name, tc := range map[string]struct {
@@ -57,7 +57,7 @@ func TestWhatTakesANodeOut(t *testing.T) {
 	}
 }
 
-func TestWhatIsDoneAboutANode(t *testing.T) {
+func TestDecideForNode(t *testing.T) {
 	t.Parallel()
 	leaves := with(func(n *plan.Node) { n.Machine = plan.Leaves })
 	at := func(r plan.Record) plan.Record { r.Exists = true; return r }
@@ -123,7 +123,7 @@ func in(state balancer.State) balancer.Status {
 	return balancer.Status{State: state, Others: new(2)}
 }
 
-func TestWhatIsDoneAboutAMember(t *testing.T) {
+func TestRoundForOneMember(t *testing.T) {
 	t.Parallel()
 	place := balancer.Membership{Pool: "web", Member: "ws-1"}
 	for name, tc := range map[string]struct {

@@ -101,7 +101,7 @@ func (r Roll) nodeWithoutReadyPod(nodes []RollNode) string {
 
 // outdated returns the UID of a pod of another revision, empty if there is none.
 func (n RollNode) outdated(revision string) string {
-	i := slices.IndexFunc(n.Pods, func(p Pod) bool { return p.Revision != revision && !p.Ends })
+	i := slices.IndexFunc(n.Pods, func(p Pod) bool { return p.Revision != revision && !p.Terminating })
 	if i < 0 {
 		return ""
 	}

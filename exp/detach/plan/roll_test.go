@@ -11,7 +11,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
-func TestWhoseTurnItIs(t *testing.T) {
+func TestNextStepOfRoll(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 23, 17, 0, 0, 0, time.UTC)
 	pod := func(node, revision string, change ...func(*plan.RollNode)) plan.RollNode {
@@ -22,7 +22,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 		return s
 	}
 	dark := func(s *plan.RollNode) { s.Pods[0].Ready = false }
-	ending := func(s *plan.RollNode) { s.Pods[0].Ends = true }
+	ending := func(s *plan.RollNode) { s.Pods[0].Terminating = true }
 	none := func(s *plan.RollNode) { s.Pods = nil }
 	away := func(s *plan.RollNode) { s.Detached = true }
 	owed := func(s *plan.RollNode) { s.RestorePending = true }

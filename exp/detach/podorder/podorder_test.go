@@ -359,9 +359,9 @@ func TestABudgetHoldsItsPodOnly(t *testing.T) {
 	w.want("", "db last")
 }
 
-// TestBudgetsKeepNoOther: the budget of a tenant's pods has not been observed yet. The API server requests a retry
-// after ten seconds, and the client waits.
-func TestBudgetsKeepNoOther(t *testing.T) {
+// TestUnobservedBudgetDelaysNoOther: the budget of a tenant's pods has not been observed yet. The API server requests a
+// retry after ten seconds, and the client waits.
+func TestUnobservedBudgetDelaysNoOther(t *testing.T) {
 	w := newWorld(t)
 	w.unrecorded = true
 	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "never"}}
@@ -384,7 +384,7 @@ func TestBudgetsKeepNoOther(t *testing.T) {
 	}
 }
 
-func TestABadPriorityStopsNobodyElse(t *testing.T) {
+func TestInvalidPriorityAffectsNoOtherPod(t *testing.T) {
 	w := newWorld(t)
 	ds := w.daemonSet("ds", "soon")
 	w.pod("by-set", ds, nil)
@@ -428,8 +428,8 @@ func TestAPodOfTheSameNameIsAnother(t *testing.T) {
 	}
 }
 
-// TestWhoAsksForNothingIsNotWrittenTo: pods without a priority, and pods that cannot be stopped, cause no write.
-func TestWhoAsksForNothingIsNotWrittenTo(t *testing.T) {
+// TestPodsWithoutPriorityCauseNoWrite: pods without a priority, and pods that cannot be stopped, cause no write.
+func TestPodsWithoutPriorityCauseNoWrite(t *testing.T) {
 	w := newWorld(t)
 	w.pod("plain", w.daemonSet("plain", ""), nil)
 	mirror := priority("1")

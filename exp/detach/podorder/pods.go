@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,12 +34,11 @@ const (
 // leavingTaint keeps new pods away from a Node that leaves. It does not evict running pods.
 var leavingTaint = corev1.Taint{Key: v1alpha1.NodeLeavingTaint, Effect: corev1.TaintEffectNoSchedule}
 
-// node is a leaving Node with its pods.
+// node is a leaving Node with its pods. facts are the same for package order.
 type node struct {
 	*corev1.Node
-	pods []corev1.Pod
-	// priorities has the priority of each pod, in the order of pods; nil for a pod without one.
-	priorities []*string
+	pods  []corev1.Pod
+	facts order.Facts
 }
 
 // observe reads the Node and its pods live. It returns nil if the Node does not exist.
@@ -58,24 +56,29 @@ func (s *Step) observe(ctx context.Context, d leaving.Departing) (*node, error) 
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	n.pods = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !runs(&p) })
-	_, begun := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]
+	if record, ok := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]; ok {
+		n.facts.Record = &record
+	}
 	sets := daemonSets{reader: reader, seen: map[client.ObjectKey]*appsv1.DaemonSet{}}
 	for i := range n.pods {
-		p := priorityOf(&n.pods[i])
-		if p == nil && !begun { // After the record is written, new annotations of a DaemonSet have no effect.
-			if p, err = sets.priorityOf(ctx, &n.pods[i]); err != nil {
+		p := &n.pods[i]
+		f := order.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Priority: priorityOf(p)}
+		if f.Priority == nil && n.facts.Record == nil { // After the record is written, new annotations of a DaemonSet have no effect.
+			if f.Priority, err = sets.priorityOf(ctx, p); err != nil {
 				return nil, err
 			}
 		}
-		n.priorities = append(n.priorities, p)
+		if p.DeletionTimestamp != nil {
+			f.Until = p.DeletionTimestamp.Time
+		}
+		n.facts.Pods = append(n.facts.Pods, f)
 	}
 	return n, nil
 }
 
 // runs reports whether a pod can be stopped. A finished pod need not be stopped, and a static pod cannot be.
 func runs(p *corev1.Pod) bool {
-	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	return !mirror && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+	return !metav1.HasAnnotation(p.ObjectMeta, corev1.MirrorPodAnnotationKey) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
 // priorityOf returns the priority annotation of a pod, nil if it has none.
@@ -88,7 +91,7 @@ func priorityOf(pod client.Object) *string {
 	return nil
 }
 
-// daemonSets caches the DaemonSets that were read. An entry is nil if the DaemonSet does not exist.
+// daemonSets caches the DaemonSets that were read. An entry is empty if the DaemonSet does not exist.
 type daemonSets struct {
 	reader client.Reader
 	seen   map[client.ObjectKey]*appsv1.DaemonSet
@@ -104,15 +107,12 @@ func (s daemonSets) priorityOf(ctx context.Context, pod client.Object) (*string,
 	set, seen := s.seen[key]
 	if !seen {
 		set = &appsv1.DaemonSet{}
-		switch err := s.reader.Get(ctx, key, set); {
-		case apierrors.IsNotFound(err):
-			set = nil
-		case err != nil:
+		if err := s.reader.Get(ctx, key, set); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading DaemonSet %s: %w", key, err)
 		}
 		s.seen[key] = set
 	}
-	if set == nil || set.UID != owner.UID {
+	if set.UID != owner.UID {
 		return nil, nil
 	}
 	if text, ok := set.Annotations[daemonSetAnnotation]; ok {
@@ -121,29 +121,11 @@ func (s daemonSets) priorityOf(ctx context.Context, pod client.Object) (*string,
 	return nil, nil
 }
 
-// facts converts the pods for package order.
-func (n *node) facts() order.Facts {
-	var f order.Facts
-	if record, ok := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]; ok {
-		f.Record = &record
-	}
-	for i := range n.pods {
-		p := &n.pods[i]
-		pod := order.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Priority: n.priorities[i]}
-		if p.DeletionTimestamp != nil {
-			pod.Until = p.DeletionTimestamp.Time
-		}
-		f.Pods = append(f.Pods, pod)
-	}
-	return f
-}
-
 // act decides, writes the record, and stops the pods of the current group. refused has a text for each pod that could
 // not be stopped; such a pod does not affect others.
 func (s *Step) act(ctx context.Context, d leaving.Departing, n *node) (decision order.Decision, refused []string, err error) {
-	f := n.facts()
-	f.Now = s.Clock.Now()
-	decision = order.Decide(f)
+	n.facts.Now = s.Clock.Now()
+	decision = order.Decide(n.facts)
 	if decision.Record == nil && len(decision.Delete) == 0 {
 		return decision, nil, nil
 	}
@@ -151,7 +133,7 @@ func (s *Step) act(ctx context.Context, d leaving.Departing, n *node) (decision 
 	if err != nil {
 		return decision, nil, err
 	}
-	action := remote.For(actuate.OnNode(d.Machine, "StopPods", f.Now))
+	action := remote.For(actuate.OnNode(d.Machine, "StopPods", n.facts.Now))
 	if decision.Record != nil {
 		if err := begin(ctx, action, n.Node, *decision.Record); err != nil {
 			return decision, nil, fmt.Errorf("tainting Node: %w", err)
@@ -176,17 +158,13 @@ func stopAll(ctx context.Context, action actuate.Action, n *node, all []order.Po
 		}
 	}
 	rand.Shuffle(len(then), func(i, j int) { then[i], then[j] = then[j], then[i] }) //nolint:gosec // not a secret
-	var working sync.WaitGroup
-	places := make(chan struct{}, atOnce)
-	for _, do := range slices.Concat(first, then) {
-		places <- struct{}{}
-		working.Go(func() { defer func() { <-places }(); do() })
-	}
-	working.Wait()
+	// A call after the end of ctx fails, and is reported, too.
+	calls := slices.Concat(first, then)
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), atOnce, len(calls), func(i int) { calls[i]() })
 	var refused []string
 	for i, err := range errs {
 		if err != nil {
-			refused = append(refused, order.Refused(all[i], err))
+			refused = append(refused, fmt.Sprintf("%s cannot be stopped yet: %v", all[i], err))
 		}
 	}
 	return refused
@@ -205,8 +183,7 @@ func begin(ctx context.Context, action actuate.Action, n *corev1.Node, record st
 
 // Stopped reports whether 5-Spot has stopped pods of the Node in order, and keeps new ones away.
 func Stopped(n *corev1.Node) bool {
-	_, begun := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]
-	return begun || slices.ContainsFunc(n.Spec.Taints, ofLeaving)
+	return metav1.HasAnnotation(n.ObjectMeta, v1alpha1.NodeStoppingPodsAnnotation) || slices.ContainsFunc(n.Spec.Taints, ofLeaving)
 }
 
 // Resume removes the taint and the record from the Node, so that it accepts pods again. The caller writes the Node.

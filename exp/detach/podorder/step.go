@@ -87,9 +87,9 @@ func (s *Step) live(check func(context.Context) leaving.Response) leaving.Remote
 // identifies the Node, and is enqueued after each call to the workload cluster. leaves reports whether the Node, as
 // read live, still leaves. StopWithoutHook returns the delay until the next call; zero means none.
 func (s *Step) StopWithoutHook(ctx context.Context, request types.NamespacedName, d leaving.Departing, leaves func(*corev1.Node) bool, now time.Time) time.Duration {
-	asks := leaving.Departing{Phase: hooksv1.BeforeTermination, Began: now, Machine: &clusterv1.Machine{}}
-	asks.Machine.Namespace, asks.Machine.Name, asks.Machine.UID, asks.Machine.Spec.ClusterName = request.Namespace, request.Name, types.UID(request.String()), d.Cluster().Name
-	v := s.Calls.CheckRemote(ctx, asks, s.live(func(ctx context.Context) leaving.Response { return s.stopPods(ctx, d, leaves) }), now)
+	departing := leaving.Departing{Phase: hooksv1.BeforeTermination, Began: now, Machine: &clusterv1.Machine{}}
+	departing.Machine.Namespace, departing.Machine.Name, departing.Machine.UID, departing.Machine.Spec.ClusterName = request.Namespace, request.Name, types.UID(request.String()), d.Cluster().Name
+	v := s.Calls.CheckRemote(ctx, departing, s.live(func(ctx context.Context) leaving.Response { return s.stopPods(ctx, d, leaves) }), now)
 	if v.Again.IsZero() {
 		return 0
 	}
@@ -101,7 +101,7 @@ func (s *Step) ForgetWithoutHook(request types.NamespacedName) {
 	s.Calls.ForgetMachine(types.UID(request.String()))
 }
 
-// look reads the pods once and stops the current group. It does nothing if leaves returns false.
+// stopPods reads the pods once and stops the current group. It does nothing if leaves returns false.
 func (s *Step) stopPods(ctx context.Context, d leaving.Departing, leaves func(*corev1.Node) bool) leaving.Response {
 	n, err := s.observe(ctx, d)
 	if err != nil || n == nil {

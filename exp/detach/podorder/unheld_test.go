@@ -62,8 +62,8 @@ func TestPodsOfAnUnheldNodeAreStopped(t *testing.T) {
 	}
 }
 
-// TestAPodIsDeletedWhereItSaysSo: a pod with the annotation is deleted in spite of a budget.
-func TestAPodIsDeletedWhereItSaysSo(t *testing.T) {
+// TestPodWithAnnotationIsDeleted: a pod with the annotation is deleted in spite of a budget.
+func TestPodWithAnnotationIsDeleted(t *testing.T) {
 	for value, going := range map[string]string{"true": "db", "false": "", "": ""} {
 		t.Run(value, func(t *testing.T) {
 			w := newWorld(t)

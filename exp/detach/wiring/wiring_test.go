@@ -55,9 +55,9 @@ func (*requestCounter) Restore(context.Context, []balancer.Membership) error { r
 func (*requestCounter) Every() time.Duration                                 { return time.Second }
 func (*requestCounter) Volatile() bool                                       { return true }
 
-// TestAClusterThatComesToAShardIsLookedAt moves a Cluster with a detached Node to another manager, as docs/sharding.md
-// describes, or unpauses it, as a control.
-func TestAClusterThatComesToAShardIsLookedAt(t *testing.T) {
+// TestClusterThatMovesToAnotherManagerIsReconciled moves a Cluster with a detached Node to another manager, as
+// docs/sharding.md describes, or unpauses it, as a control.
+func TestClusterThatMovesToAnotherManagerIsReconciled(t *testing.T) {
 	for name, tc := range map[string]struct{ before, after func(*clusterv1.Cluster) }{
 		"Unpaused": {
 			func(c *clusterv1.Cluster) {

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -42,13 +45,6 @@ type admitter struct {
 	reporter *reporter
 }
 
-// evicting is the body of an eviction. policy/v1 and policy/v1beta1 have the same fields.
-type evicting struct {
-	metav1.ObjectMeta `json:"metadata"`
-
-	DeleteOptions *metav1.DeleteOptions `json:"deleteOptions"`
-}
-
 // Handle implements admission.Handler.
 func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.Response {
 	w, err := wanted(req)
@@ -63,10 +59,10 @@ func (a *admitter) Handle(ctx context.Context, req admission.Request) admission.
 	took := a.clock.Now().Sub(begin)
 	switch {
 	case errors.Is(err, errBusy): // Overload is not an error: count it, do not log it.
-		a.reporter.failed(busy, took)
+		a.reporter.count(busy, took)
 		return failure(err)
 	case err != nil:
-		a.reporter.failed(undecided, took)
+		a.reporter.count(undecided, took)
 		ctrl.LoggerFrom(ctx).Error(err, "Deciding about eviction", "Pod", w.Pod)
 		return failure(fmt.Errorf("eviction guard: %w", err)).WithWarnings(warnings(resp, w)...)
 	}
@@ -105,21 +101,15 @@ func failure(err error) admission.Response {
 
 // wanted parses an admission request.
 func wanted(req admission.Request) (eviction.Attempt, error) {
-	w := eviction.Attempt{Pod: client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, By: req.UserInfo.Username}
-	w.DryRun = req.DryRun != nil && *req.DryRun
+	w := eviction.Attempt{By: req.UserInfo.Username, DryRun: ptr.Deref(req.DryRun, false)}
 	if len(req.Object.Raw) == 0 {
 		return w, fmt.Errorf("the request has no object: an Eviction is wanted")
 	}
-	var e evicting
+	var e policyv1.Eviction // policy/v1beta1 has the same fields.
 	if err := json.Unmarshal(req.Object.Raw, &e); err != nil {
 		return w, fmt.Errorf("reading Eviction: %w", err)
 	}
-	if w.Pod.Name == "" {
-		w.Pod.Name = e.Name
-	}
-	if w.Pod.Namespace == "" {
-		w.Pod.Namespace = e.Namespace
-	}
+	w.Pod = client.ObjectKey{Namespace: cmp.Or(req.Namespace, e.Namespace), Name: cmp.Or(req.Name, e.Name)}
 	if w.Pod.Name == "" || w.Pod.Namespace == "" {
 		return w, fmt.Errorf("the Eviction names no pod: metadata.namespace is %q and metadata.name is %q", w.Pod.Namespace, w.Pod.Name)
 	}

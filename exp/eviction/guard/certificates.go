@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -51,11 +52,9 @@ const (
 	// because a cluster may be switched off for months.
 	validity = 365 * 24 * time.Hour
 	renewal  = 120 * 24 * time.Hour
-	// certFile, keyFile and caKey are the keys of a kubernetes.io/tls Secret. pathKey is the key of the secret path.
-	certFile = "tls.crt"
-	keyFile  = "tls.key"
-	caKey    = "ca.crt"
-	pathKey  = "path"
+	// caKey and pathKey are the keys of the authorities and of the secret path in the kubernetes.io/tls Secret.
+	caKey   = "ca.crt"
+	pathKey = "path"
 )
 
 // certificates reconciles two objects: the Secret that the guard's pods mount, and the caBundle of the webhook
@@ -71,8 +70,8 @@ type certificates struct {
 	write  *actuate.Actuator
 	clock  clock.PassiveClock
 	secret client.ObjectKey
-	// hosts are the DNS names of the certificate.
-	hosts []string
+	// host is the DNS name of the certificate.
+	host string
 
 	// path is the path of the webhook, nil until it is known.
 	path atomic.Pointer[string]
@@ -84,13 +83,18 @@ func (c *certificates) reconcile(ctx context.Context) error {
 	if err := c.live.Get(ctx, c.secret, secret); err != nil {
 		return fmt.Errorf("reading Secret %s: %w", c.secret, err)
 	}
-	w, err := c.webhook(ctx)
-	if err != nil {
-		return err
+	w := &admissionregistrationv1.ValidatingWebhookConfiguration{} // empty if there is none: reconcile runs again later
+	if err := c.live.Get(ctx, client.ObjectKey{Name: Name}, w); kinds.IgnoreNoObject(err) != nil {
+		return fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", Name, err)
 	}
 	// If the Secret was deleted, the webhook configuration still has its authority and path.
-	after, known := secret.DeepCopy(), clientConfig(w)
+	var known admissionregistrationv1.WebhookClientConfig
+	if len(w.Webhooks) > 0 {
+		known = w.Webhooks[0].ClientConfig
+	}
+	after := secret.DeepCopy()
 	if !c.isValid(secret.Data) {
+		var err error
 		if after.Data, err = c.renewed(cmp.Or(string(secret.Data[caKey]), string(known.CABundle))); err != nil {
 			return err
 		}
@@ -117,11 +121,11 @@ func (c *certificates) requireSecretPath(handler http.Handler) http.Handler {
 
 // pathOf returns the path in the Secret, or else in the webhook configuration, or else a new one.
 func pathOf(data map[string][]byte, known admissionregistrationv1.WebhookClientConfig) string {
-	said := []string{string(data[pathKey])}
+	paths := []string{string(data[pathKey])}
 	if known.Service != nil && known.Service.Path != nil {
-		said = append(said, *known.Service.Path)
+		paths = append(paths, *known.Service.Path)
 	}
-	for _, path := range said {
+	for _, path := range paths {
 		if secret, ok := strings.CutPrefix(path, Path+"/"); ok && len(secret) == len(rand.Text()) {
 			return path
 		}
@@ -132,23 +136,17 @@ func pathOf(data map[string][]byte, known admissionregistrationv1.WebhookClientC
 // isValid reports whether the Secret has a certificate that is valid now and for at least renewal.
 func (c *certificates) isValid(data map[string][]byte) bool {
 	now := c.clock.Now()
-	for _, host := range c.hosts {
-		for _, at := range []time.Time{now, now.Add(renewal)} {
-			if ok, err := rotator.ValidCert(data[caKey], data[certFile], data[keyFile], host, usages(), at); err != nil || !ok {
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc([]time.Time{now, now.Add(renewal)}, func(at time.Time) bool {
+		ok, err := rotator.ValidCert(data[caKey], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], c.host, usages(), at)
+		return err != nil || !ok
+	})
 }
 
 func usages() *[]x509.ExtKeyUsage { return &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
 
 // renewed returns new data for the Secret. authorities is the present caBundle.
 func (c *certificates) renewed(authorities string) (map[string][]byte, error) {
-	r := rotator.CertRotator{
-		CAName: Name, CAOrganization: "5spot.finos.org", DNSName: c.hosts[0], ExtraDNSNames: c.hosts[1:], ExtKeyUsages: usages(),
-	}
+	r := rotator.CertRotator{CAName: Name, CAOrganization: "5spot.finos.org", DNSName: c.host, ExtKeyUsages: usages()}
 	// The clock of an API server may be behind.
 	begin, end := c.clock.Now().Add(-time.Hour), c.clock.Now().Add(validity)
 	ca, err := r.CreateCACert(begin, end)
@@ -159,12 +157,12 @@ func (c *certificates) renewed(authorities string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making certificate: %w", err)
 	}
-	return map[string][]byte{certFile: cert, keyFile: key, caKey: append(bytes.Clone(ca.CertPEM), firstOf([]byte(authorities))...)}, nil
+	return map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key, caKey: append(bytes.Clone(ca.CertPEM), firstOf([]byte(authorities))...)}, nil
 }
 
 // firstOf returns the first certificate of a PEM bundle, nil if there is none.
-func firstOf(several []byte) []byte {
-	block, _ := pem.Decode(several)
+func firstOf(bundle []byte) []byte {
+	block, _ := pem.Decode(bundle)
 	if block == nil || block.Type != "CERTIFICATE" {
 		return nil
 	}
@@ -174,32 +172,8 @@ func firstOf(several []byte) []byte {
 	return pem.EncodeToMemory(block)
 }
 
-// webhook returns the webhook configuration of the guard, nil if there is none.
-func (c *certificates) webhook(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
-	w := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	switch err := c.live.Get(ctx, client.ObjectKey{Name: Name}, w); {
-	case kinds.NoObject(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", Name, err)
-	}
-	return w, nil
-}
-
-// clientConfig returns the path and caBundle of the webhook, the zero value for nil.
-func clientConfig(w *admissionregistrationv1.ValidatingWebhookConfiguration) (c admissionregistrationv1.WebhookClientConfig) {
-	if w == nil || len(w.Webhooks) == 0 {
-		return c
-	}
-	return w.Webhooks[0].ClientConfig
-}
-
-// publish writes caBundle and path to the webhook configuration. It does nothing if there is none: reconcile runs
-// again later.
+// publish writes caBundle and path to the webhook configuration.
 func (c *certificates) publish(ctx context.Context, w *admissionregistrationv1.ValidatingWebhookConfiguration, authority []byte, path string) error {
-	if w == nil {
-		return nil
-	}
 	before := w.DeepCopy()
 	for i := range w.Webhooks {
 		w.Webhooks[i].ClientConfig.CABundle = authority
@@ -212,7 +186,7 @@ func (c *certificates) publish(ctx context.Context, w *admissionregistrationv1.V
 
 // served returns an error if the directory has no certificate that is valid now.
 func served(dir string, now time.Time) error {
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading certificate: %w", err)

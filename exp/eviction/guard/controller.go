@@ -26,9 +26,6 @@ const concurrency = 4
 type Reconciler struct {
 	*eviction.Evictor
 
-	// Reader reads requests from the cache.
-	Reader client.Reader
-
 	reporter *reporter
 	leader   *leader
 }
@@ -43,10 +40,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(term, cancel)() //nolint:contextcheck // The call ends with the term, too.
-	return r.reconcile(ctx, req)
-}
-
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	done, err := r.ReconcileRequest(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -68,7 +61,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(wake.Changes(r.drained))).
 		Watches(&evictionv1.ReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
 		Watches(&evictionv1.ClusterReschedulePolicy{}, handler.EnqueueRequestsFromMapFunc(r.within)).
-		WatchesRawSource(source.Channel(r.leader.begun, handler.EnqueueRequestsFromMapFunc(r.within))).
+		WatchesRawSource(source.Channel(r.leader.termStarted, handler.EnqueueRequestsFromMapFunc(r.within))).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: concurrency, RateLimiter: wake.Backoff()}).
 		Complete(r)
 }
@@ -92,7 +85,7 @@ func (r *Reconciler) within(ctx context.Context, policy client.Object) []ctrl.Re
 
 func (r *Reconciler) list(ctx context.Context, wanted func(*evictionv1.RescheduleRequest) bool, opts ...client.ListOption) []ctrl.Request {
 	list := &evictionv1.RescheduleRequestList{}
-	if err := r.Reader.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := r.Cache.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing RescheduleRequests")
 	}
 	return wake.Requests(list.Items, wanted)

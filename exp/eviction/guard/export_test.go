@@ -13,5 +13,5 @@ import (
 
 // KeepCertificates reconciles a Secret once, as a replica does.
 func KeepCertificates(ctx context.Context, live client.Reader, write *actuate.Actuator, c clock.PassiveClock, secret client.ObjectKey, host string) error {
-	return (&certificates{live: live, write: write, clock: c, secret: secret, hosts: []string{host}}).reconcile(ctx)
+	return (&certificates{live: live, write: write, clock: c, secret: secret, host: host}).reconcile(ctx)
 }

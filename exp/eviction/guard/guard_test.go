@@ -3,6 +3,7 @@
 package guard_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -196,8 +198,8 @@ func TestWhatIsNotACertificateIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAPathThatNobodyGuesses checks that the secret path is generated once, and restored.
-func TestAPathThatNobodyGuesses(t *testing.T) {
+// TestSecretPathIsCreatedAndRestored checks that the secret path is generated once, and restored.
+func TestSecretPathIsCreatedAndRestored(t *testing.T) {
 	w := newWorld(t)
 	asked := func() string {
 		w.Must(w.keep())
@@ -230,7 +232,7 @@ func TestTheConfigurationMayComeLater(t *testing.T) {
 	w.wantTrust("it is told once it is there", w.certificate(), true)
 }
 
-func TestOfTwoReplicasOneMakesIt(t *testing.T) {
+func TestTwoReplicasCreateOneCertificate(t *testing.T) {
 	w := newWorld(t)
 	start, errs := make(chan struct{}), make(chan error)
 	for range 2 {
@@ -287,9 +289,11 @@ func (w *world) startAt(address string, o guard.Options) *replica {
 	_, err = fmt.Sscan(port, &n)
 	w.Must(err)
 	o.Webhook = webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: n, CertDir: o.CertDir})
-	if o.Clock == nil {
-		o.Clock = w.clock
+	o.Clock = w.clock
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
 	}
+	o.NameProtection = cmp.Or(o.NameProtection, eviction.DefaultNameProtection)
 	w.Must(guard.SetupWithManager(w.Context(), mgr, o))
 	// A second index with the name is a conflict. Without the first, the guard would call the API server for each
 	// waiting pod.
@@ -407,7 +411,7 @@ func TestReplicasAreReadyOnceTheyServeAndStaySoThroughARenewal(t *testing.T) {
 	}
 }
 
-func TestAPortThatIsTakenEndsIt(t *testing.T) {
+func TestPortInUseEndsProcess(t *testing.T) {
 	w := newWorld(t)
 	w.Must(w.keep())
 	dir := t.TempDir()
@@ -426,7 +430,7 @@ func TestAPortThatIsTakenEndsIt(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesCertificateMayComeLateAndIsReadAgain(t *testing.T) {
+func TestExternalCertificateMayComeLateAndIsReloaded(t *testing.T) {
 	w := newWorld(t)
 	w.Must(w.keep())
 	r := w.start(guard.Options{Certificates: guard.CertificatesExternal})

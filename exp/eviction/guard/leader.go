@@ -26,8 +26,8 @@ const (
 // reconciling requests, and continues to answer evictions.
 type leader struct {
 	lease resourcelock.Interface
-	// begun receives an event when a term begins. Its buffer has room for one.
-	begun chan event.GenericEvent
+	// termStarted receives an event when a term begins. Its buffer has room for one.
+	termStarted chan event.GenericEvent
 
 	mu sync.Mutex
 	// term ends when this replica loses the lease. It is nil if the replica never led.
@@ -35,7 +35,7 @@ type leader struct {
 }
 
 func newLeader(lease resourcelock.Interface) *leader {
-	return &leader{lease: lease, begun: make(chan event.GenericEvent, 1)}
+	return &leader{lease: lease, termStarted: make(chan event.GenericEvent, 1)}
 }
 
 // Start implements manager.Runnable.
@@ -71,7 +71,7 @@ func (l *leader) lead(ctx context.Context) {
 	}
 	l.term = ctx
 	select {
-	case l.begun <- event.GenericEvent{Object: &evictionv1.ClusterReschedulePolicy{}}:
+	case l.termStarted <- event.GenericEvent{Object: &evictionv1.ClusterReschedulePolicy{}}:
 	default: // An event of an earlier term is still pending.
 	}
 }

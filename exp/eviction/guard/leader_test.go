@@ -88,7 +88,7 @@ func TestAReplicaThatLosesTheLease(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- l.Start(ctx) }()
 		time.Sleep(time.Second)
-		if !l.leads() || len(l.begun) != 1 {
+		if !l.leads() || len(l.termStarted) != 1 {
 			t.Fatal("it does not lead")
 		}
 		tended := make(chan error, 1)
@@ -119,10 +119,10 @@ func TestAReplicaThatLosesTheLease(t *testing.T) {
 		default:
 		}
 
-		<-l.begun
+		<-l.termStarted
 		lease.setAway(false)
 		time.Sleep(2 * leaseDuration)
-		if !l.leads() || len(l.begun) != 1 {
+		if !l.leads() || len(l.termStarted) != 1 {
 			t.Error("it does not lead again")
 		}
 		stop()

@@ -51,30 +51,25 @@ type turn struct {
 func (q *decisionQueue) evict(ctx context.Context, w eviction.Attempt, wait time.Duration) (eviction.Response, error) {
 	key := w
 	key.By = ""
+	own := &turn{done: make(chan struct{})}
 	q.mu.Lock()
-	now, busy := q.pods[key]
+	running := q.pods[key]
 	switch {
-	case !busy:
-		now = &turn{done: make(chan struct{})}
+	case running == nil:
 		if q.pods == nil {
 			q.pods = map[eviction.Attempt]*turn{}
 		}
-		q.pods[key] = now
+		q.pods[key] = own
 		q.mu.Unlock()
-		q.take(ctx, key, w, now, wait)
-		return now.resp, now.err
 	case wait == 0:
 		q.mu.Unlock()
 		return eviction.Response{}, errBusy
-	case now.next == nil:
-		next := &turn{done: make(chan struct{})}
-		now.next = next
+	case running.next == nil:
+		running.next = own
 		q.mu.Unlock()
-		<-now.done // The context of its caller ends it.
-		q.take(ctx, key, w, next, wait)
-		return next.resp, next.err
+		<-running.done // The context of its caller ends it.
 	default:
-		next := now.next
+		next := running.next
 		q.mu.Unlock()
 		select {
 		case <-next.done:
@@ -83,6 +78,8 @@ func (q *decisionQueue) evict(ctx context.Context, w eviction.Attempt, wait time
 			return eviction.Response{}, ctx.Err()
 		}
 	}
+	q.take(ctx, key, w, own, wait)
+	return own.resp, own.err
 }
 
 // take runs the decision of a turn, and then makes the next turn the current one.

@@ -67,8 +67,8 @@ func TestACrowdSharesAnAnswer(t *testing.T) {
 	})
 }
 
-// TestWhoTakesTooLong checks that a caller waits no longer than its own context.
-func TestWhoTakesTooLong(t *testing.T) {
+// TestWaitEndsWithContextOfCaller checks that a caller waits no longer than its own context.
+func TestWaitEndsWithContextOfCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &decisionQueue{slots: make(chan struct{}, 100), decide: func(ctx context.Context, _ eviction.Attempt) (eviction.Response, error) {
 			<-ctx.Done()
@@ -92,8 +92,8 @@ func TestWhoTakesTooLong(t *testing.T) {
 	})
 }
 
-// TestNobodyIsLetGoUndecided has a decision that does not complete: each caller that shares it gets an error.
-func TestNobodyIsLetGoUndecided(t *testing.T) {
+// TestIncompleteDecisionIsAnError has a decision that does not complete: each caller that shares it gets an error.
+func TestIncompleteDecisionIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &decisionQueue{slots: make(chan struct{}, 100), decide: func(context.Context, eviction.Attempt) (eviction.Response, error) {
 			time.Sleep(time.Second)
@@ -117,9 +117,9 @@ func uncached(context.Context, eviction.Attempt) (eviction.Response, eviction.Ca
 	return eviction.Response{}, eviction.Undecided, nil
 }
 
-// TestWhatNobodyKnows checks the code of an error: 500 if a person must act, because it ends kubectl drain; otherwise
+// TestCodeOfFailure checks the code of an error: 500 if a person must act, because it ends kubectl drain; otherwise
 // 429.
-func TestWhatNobodyKnows(t *testing.T) {
+func TestCodeOfFailure(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	limited := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:1", QPS: 0.001, Burst: 1})
 	_, _ = limited.CoreV1().Pods("db").Get(t.Context(), "db-0", metav1.GetOptions{})
@@ -152,9 +152,9 @@ func TestWhatNobodyKnows(t *testing.T) {
 	}
 }
 
-// TestATryAgainInTimeWhenTooManyAsk has an API server that does not answer, and more evictions than slots. Each gets
-// its answer long before the webhook's timeout, after which the API server would evict the pod.
-func TestATryAgainInTimeWhenTooManyAsk(t *testing.T) {
+// TestBusyAnswerComesBeforeWebhookTimeout has an API server that does not answer, and more evictions than slots. Each
+// gets its answer long before the webhook's timeout, after which the API server would evict the pod.
+func TestBusyAnswerComesBeforeWebhookTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, now atomic.Int32
 		a := &admitter{clock: clock.RealClock{}, reporter: &reporter{}, cached: uncached, queue: decisionQueue{slots: make(chan struct{}, decisions), decide: func(ctx context.Context, _ eviction.Attempt) (eviction.Response, error) {

@@ -31,8 +31,7 @@ type reporter struct {
 
 // answered reports the response to an eviction.
 func (r *reporter) answered(resp eviction.Response, dryRun bool, took time.Duration) {
-	verdicts.WithLabelValues(resp.Outcome).Inc()
-	durations.Observe(took.Seconds())
+	r.count(resp.Outcome, took)
 	if dryRun || resp.Outcome != verdict.Requested || resp.Pod == nil {
 		return
 	}
@@ -40,8 +39,8 @@ func (r *reporter) answered(resp eviction.Response, dryRun bool, took time.Durat
 		"%s: its operator is asked to move it away from Node %s", resp.Policy, resp.Pod.Spec.NodeName)
 }
 
-// failed counts an eviction without a decision.
-func (r *reporter) failed(verdict string, took time.Duration) {
+// count counts an eviction.
+func (*reporter) count(verdict string, took time.Duration) {
 	verdicts.WithLabelValues(verdict).Inc()
 	durations.Observe(took.Seconds())
 }

@@ -19,6 +19,7 @@ import (
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -130,7 +131,7 @@ func Run(ctx context.Context, f *Flags) error {
 		return fmt.Errorf("preparing the lease: %w", err)
 	}
 	f.Webhook = webhook.NewServer(webhook.Options{Host: f.webhookHost, Port: f.webhookPort, CertDir: f.CertDir})
-	f.Registry = metrics.Registry
+	f.Registry, f.Clock = metrics.Registry, clock.RealClock{}
 	if err := SetupWithManager(ctx, mgr, f.Options); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}

@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// startupInterval is the interval of reconciles until a replica serves, and settled the interval after that.
+	// startupInterval is the interval of the checks of the certificate until it is valid and published, steadyInterval
+	// the interval after that.
 	startupInterval = time.Second
 	steadyInterval  = 10 * time.Second
 	// probeTimeout bounds the request to the API server in a probe.
@@ -67,12 +68,12 @@ func (s *server) Start(ctx context.Context) error {
 			return fmt.Errorf("reading %T: %w", kind, err)
 		}
 	}
-	told := false
+	logged := false
 	err := wait.PollUntilContextCancel(ctx, startupInterval, true, func(context.Context) (bool, error) {
 		err := served(s.certDir, s.clock.Now())
-		if err != nil && !told {
+		if err != nil && !logged {
 			ctrl.Log.Info("Waiting for a certificate", "because", err.Error())
-			told = true
+			logged = true
 		}
 		return err == nil, nil
 	})

@@ -27,13 +27,13 @@ import (
 type Options struct {
 	// Version is the version in its metrics.
 	Version string
-	// Registry registers its metrics; nil registers none.
+	// Registry registers its metrics.
 	Registry prometheus.Registerer
-	// Clock returns the time; nil is the system clock.
+	// Clock returns the time.
 	Clock clock.PassiveClock
 	// DrainTaints are the keys of taints that mark a Node as draining, besides a cordon and eviction.DrainTaints.
 	DrainTaints []string
-	// NameProtection is Evictor.NameProtection. Zero means eviction.DefaultNameProtection.
+	// NameProtection is Evictor.NameProtection.
 	NameProtection time.Duration
 	// Webhook is the webhook server. CertDir is the directory of its certificate.
 	Webhook webhook.Server
@@ -48,12 +48,6 @@ type Options struct {
 // the holder of the lease. mgr itself must not elect a leader: it would end the process, and its answers, when it loses
 // the lease.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.NameProtection == 0 {
-		o.NameProtection = eviction.DefaultNameProtection
-	}
 	evictor := &eviction.Evictor{
 		Live: mgr.GetAPIReader(), Policies: mgr.GetClient(), Cache: mgr.GetClient(), Write: actuate.New(mgr.GetClient()),
 		Clock: o.Clock, Taints: slices.Concat(eviction.DrainTaints, o.DrainTaints), NameProtection: o.NameProtection,
@@ -70,19 +64,17 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		s.certificates = &certificates{
 			live: mgr.GetAPIReader(), write: actuate.New(mgr.GetClient()), clock: o.Clock,
 			secret: client.ObjectKey{Namespace: reclaimapi.Namespace, Name: SecretName},
-			hosts:  []string{Name + "." + reclaimapi.Namespace + ".svc"},
+			host:   Name + "." + reclaimapi.Namespace + ".svc",
 		}
 	}
-	if o.Registry != nil {
-		if err := register(o.Registry, o.Version, collector{reader: mgr.GetClient(), leads: lead.leads, reporter: reports}); err != nil {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
+	if err := register(o.Registry, o.Version, collector{reader: mgr.GetClient(), leads: lead.leads, reporter: reports}); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return errors.Join(
 		mgr.GetFieldIndexer().IndexField(ctx, &evictionv1.RescheduleRequest{}, eviction.RequestedTimeIndex, eviction.IndexRequestedTime),
 		mgr.Add(s), mgr.Add(lead),
 		mgr.AddReadyzCheck("answers", s.ready),
 		mgr.AddHealthzCheck("lives", healthz.Ping),
-		(&Reconciler{Evictor: evictor, Reader: mgr.GetClient(), reporter: reports, leader: lead}).SetupWithManager(mgr),
+		(&Reconciler{Evictor: evictor, reporter: reports, leader: lead}).SetupWithManager(mgr),
 	)
 }

@@ -58,13 +58,13 @@ type Pod struct {
 
 // A Policy is the policy that selects a pod.
 type Policy struct {
-	// Title is the kind and name of the policy, for messages.
-	Title                 string
+	// Name is the kind and name of the policy, for messages.
+	Name                  string
 	HealthyNode, Fallback string
 	// Deadline is how long the operator has.
 	Deadline time.Duration
-	// Most is maxConcurrent, the number of its pods in a namespace that may move at a time. Zero is no limit.
-	Most int
+	// MaxConcurrent is the number of its pods in a namespace that may move at a time. Zero is no limit.
+	MaxConcurrent int
 }
 
 // A Request is the request to an operator to move a pod.
@@ -257,11 +257,11 @@ func (f Facts) requestMove(relocation bool) Decision {
 		if r.FirstMarked.IsZero() && r.validMarkTime(*f.Pod, f.Now) {
 			ask.Write = Confirm
 		}
-	case f.Policy.Most > 0 && f.Others >= f.Policy.Most:
+	case f.Policy.MaxConcurrent > 0 && f.Others >= f.Policy.MaxConcurrent:
 		return f.wait(WaitingForTurn, "its operator is moving as many other pods as the policy allows")
 	case f.Now.Before(r.queued(f.Now).Add(QueueTTL - longestWrite)):
 		ask.Write = Mark
-	case f.Policy.Most > 0 && r.Fresh(f.Now):
+	case f.Policy.MaxConcurrent > 0 && r.Fresh(f.Now):
 		// Others count it. Queued again now, it would be behind them, and they behind it: none would ever be marked.
 		return f.wait(WaitingForTurn, fmt.Sprintf("its turn comes within %s", longestWrite))
 	default:
@@ -335,5 +335,5 @@ func (f Facts) wait(outcome, why string) Decision {
 	if why == "" {
 		why = "its operator has been asked to move it"
 	}
-	return Decision{Answer: Wait, Outcome: outcome, Message: "Pod waiting to be rescheduled", Cause: f.Policy.Title + ": " + why}
+	return Decision{Answer: Wait, Outcome: outcome, Message: "Pod waiting to be rescheduled", Cause: f.Policy.Name + ": " + why}
 }

@@ -16,7 +16,7 @@ func facts() verdict.Facts {
 	return verdict.Facts{
 		Now: noon, NameProtection: 10 * time.Minute, Node: verdict.Draining,
 		Pod:    &verdict.Pod{UID: "p", Created: noon.Add(-time.Hour), Bound: true},
-		Policy: &verdict.Policy{Title: "ReschedulePolicy db", HealthyNode: verdict.HealthyAllow, Fallback: verdict.FallbackAllow, Deadline: time.Hour},
+		Policy: &verdict.Policy{Name: "ReschedulePolicy db", HealthyNode: verdict.HealthyAllow, Fallback: verdict.FallbackAllow, Deadline: time.Hour},
 	}
 }
 
@@ -105,10 +105,10 @@ func TestDecide(t *testing.T) {
 			f.Request, f.Pod.MarkedAt = asked(2*time.Hour), noon.Add(-time.Hour)
 			f.Request.Queued = noon.Add(-time.Hour)
 		}, verdict.Allow, verdict.None, verdict.Overdue},
-		"Turn":      {"Others are first.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 1, 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
-		"MyTurn":    {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.Most, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
-		"OldTurn":   {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.QueueTTL), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
-		"AgingTurn": {"Others may not count it any more once it is written.", func(f *verdict.Facts) { f.Request, f.Policy.Most = asked(verdict.QueueTTL-time.Second), 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
+		"Turn":      {"Others are first.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent, f.Others = asked(0), 1, 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
+		"MyTurn":    {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
+		"OldTurn":   {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent = asked(verdict.QueueTTL), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
+		"AgingTurn": {"Others may not count it any more once it is written.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent = asked(verdict.QueueTTL-time.Second), 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
 		"AgingWithoutTurns": {"Nobody waits for it.", func(f *verdict.Facts) { f.Request = asked(verdict.QueueTTL - time.Second) }, verdict.Wait, verdict.Queue, verdict.Requested},
 		"MarkedBefore": {"What an earlier request put there, or what was copied from another pod, says nothing about this one.", func(f *verdict.Facts) {
 			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Minute), true, noon.Add(-9*time.Hour)
@@ -203,7 +203,7 @@ func TestNeverGone(t *testing.T) {
 								f.Request.Withdrawn = recorded == 2
 							}
 							f.Pod.Marked, f.Moved[0].Withdrawn, f.Moved[0].Relocation = bools[bits&1], bools[bits>>1&1], bools[bits>>2&1]
-							f.Policy.Most, f.Others = bits>>3&1, bits>>4&1
+							f.Policy.MaxConcurrent, f.Others = bits>>3&1, bits>>4&1
 							if d := verdict.Decide(f); d.Answer != verdict.Wait || d.Message == "" || d.Cause == "" {
 								t.Fatalf("%+v\ngot %+v", f, d)
 							}

@@ -174,6 +174,3 @@ func waiting(priority int64, pods []Pod, now time.Time) string {
 	}
 	return fmt.Sprintf("stopping pods of priority %d: %s", priority, strings.Join(names, ", "))
 }
-
-// Refused returns the note for a pod that could not be stopped yet.
-func Refused(p Pod, err error) string { return fmt.Sprintf("%s cannot be stopped yet: %v", p, err) }
