@@ -105,10 +105,10 @@ func TestDecide(t *testing.T) {
 			f.Request, f.Pod.MarkedAt = asked(2*time.Hour), noon.Add(-time.Hour)
 			f.Request.Queued = noon.Add(-time.Hour)
 		}, verdict.Allow, verdict.None, verdict.Overdue},
-		"Turn":      {"Others are first.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent, f.Others = asked(0), 1, 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
-		"MyTurn":    {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
-		"OldTurn":   {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent = asked(verdict.QueueTTL), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
-		"AgingTurn": {"Others may not count it any more once it is written.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent = asked(verdict.QueueTTL-time.Second), 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
+		"Turn":              {"Others are first.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent, f.Others = asked(0), 1, 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
+		"MyTurn":            {"One place is free.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent, f.Others = asked(0), 2, 1 }, verdict.Wait, verdict.Mark, verdict.Requested},
+		"OldTurn":           {"Others may not have counted it.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent = asked(verdict.QueueTTL), 1 }, verdict.Wait, verdict.Queue, verdict.Requested},
+		"AgingTurn":         {"Others may not count it any more once it is written.", func(f *verdict.Facts) { f.Request, f.Policy.MaxConcurrent = asked(verdict.QueueTTL-time.Second), 1 }, verdict.Wait, verdict.None, verdict.WaitingForTurn},
 		"AgingWithoutTurns": {"Nobody waits for it.", func(f *verdict.Facts) { f.Request = asked(verdict.QueueTTL - time.Second) }, verdict.Wait, verdict.Queue, verdict.Requested},
 		"MarkedBefore": {"What an earlier request put there, or what was copied from another pod, says nothing about this one.", func(f *verdict.Facts) {
 			f.Request, f.Pod.Marked, f.Pod.MarkedAt = asked(time.Minute), true, noon.Add(-9*time.Hour)
