@@ -76,7 +76,7 @@ func (r *HookReconciler) checkSteps(ctx context.Context, s *scope, phase hooksv1
 		return err
 	}
 	for _, step := range s.steps {
-		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Node: node, Phase: phase, Began: s.began(phase, now), Grace: s.grace(now)}, now)
+		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Node: node, Phase: phase, Began: s.began(phase, now), Grace: children.GraceDuring(s.machine, s.scheduled, now)}, now)
 		if err != nil {
 			return err
 		}
@@ -93,14 +93,6 @@ func (r *HookReconciler) holdIfClockSuspect(v verdict, now time.Time) verdict {
 		v.Note += "; the Machine waits while the manager's clock may be wrong"
 	}
 	return v
-}
-
-// grace returns how long the departure may take, zero without a ScheduledMachine.
-func (s *scope) grace(now time.Time) time.Duration {
-	if s.scheduled == nil {
-		return 0
-	}
-	return children.GraceDuring(s.machine, s.scheduled, now)
 }
 
 // node returns the name of the Machine's Node, empty if none is accepted: see children.Reader.Host.

@@ -137,10 +137,14 @@ func GraceOf(sm *v1alpha1.ScheduledMachine) time.Duration {
 func FormatGrace(grace time.Duration) string { return fmt.Sprintf("%ds", grace/time.Second) }
 
 // GraceDuring returns the grace of a departure that has started: the longer of gracefulShutdownTimeout now and
-// at the start. One edit of many objects cannot end departures that have started.
+// at the start. One edit of many objects cannot end departures that have started. Without sm it is the one at the start,
+// zero if the record has none.
 func GraceDuring(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Duration {
 	d, _ := DepartureOf(m, now)
 	recorded, _ := schedule.ParseDuration(d.Grace) // zero for a record without it
+	if sm == nil {
+		return max(0, recorded)
+	}
 	return max(GraceOf(sm), recorded)
 }
 

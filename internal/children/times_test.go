@@ -274,6 +274,7 @@ func TestGraceDuringADeparture(t *testing.T) {
 		"NoRecord":   {"", "20m", "20m"},
 		"Unreadable": {"9999999999h", "20m", "20m"},
 		"Negative":   {"-5s", "20m", "20m"},
+		"NoOwner":    {"600s", "", "10m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := v1alpha1.NewDeparture(v1alpha1.WindowClosed, made, "a")
@@ -281,8 +282,10 @@ func TestGraceDuringADeparture(t *testing.T) {
 			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 				UID: "machine", DeletionTimestamp: new(metav1.NewTime(made)), Annotations: map[string]string{v1alpha1.DepartureAnnotation: d.String()},
 			}}
-			sm := &v1alpha1.ScheduledMachine{}
-			sm.Spec.GracefulShutdownTimeout = tc.edited
+			var sm *v1alpha1.ScheduledMachine
+			if tc.edited != "" {
+				sm = &v1alpha1.ScheduledMachine{Spec: v1alpha1.ScheduledMachineSpec{GracefulShutdownTimeout: tc.edited}}
+			}
 			want, err := time.ParseDuration(tc.want)
 			if err != nil {
 				t.Fatal(err)
