@@ -47,8 +47,9 @@ type observation struct {
 	machines, unserved []*machine
 
 	fleet departurecap.Fleet
-	// candidates are the machines that wait for an admission, by departurecap.Candidate.Name.
-	candidates map[string]*machine
+	// requested are the machines that wait for an admission, by departurecap.Candidate.Name. fleet.Candidates also has
+	// machines whose request is not written yet.
+	requested map[string]*machine
 	// paused are the requests of paused Machines. They are no candidates.
 	paused []departurecap.Waiting
 	// admitted are the machines that this planner has admitted and whose deletion is not acknowledged. expired are the
@@ -81,7 +82,7 @@ type member struct {
 // observe reads a Cluster and its machines from the cache. A Cluster that the cache lacks is read live: clusterctl move
 // creates it paused, and the cache may show its Machines first.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*observation, error) {
-	o := &observation{cluster: &clusterv1.Cluster{}, scheduled: map[string]*v1alpha1.ScheduledMachine{}, candidates: map[string]*machine{}}
+	o := &observation{cluster: &clusterv1.Cluster{}, scheduled: map[string]*v1alpha1.ScheduledMachine{}, requested: map[string]*machine{}}
 	owners, list := &v1alpha1.ScheduledMachineList{}, &clusterv1.MachineList{}
 	if err := r.Reader.List(ctx, owners, client.InNamespace(key.Namespace), client.MatchingFields{wake.ClusterIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ScheduledMachines: %w", err)
@@ -287,7 +288,7 @@ func (o *observation) candidate(m *machine, e *member) (departurecap.Candidate, 
 	}
 	c := departurecap.Candidate{
 		Name: client.ObjectKeyFromObject(m).String(), Lane: departurecap.Unscheduled, NeverRan: e.neverRan,
-		Since: departurecap.Earliest(m.record.RequestedAt.Time, now), Refused: departurecap.Latest(m.record.ExpiredAt.Time, e.refused),
+		Since: departurecap.Earliest(m.record.RequestedAt.Time, now), Failed: departurecap.Latest(m.record.ExpiredAt.Time, e.refused),
 	}
 	if m.record.Lane == v1alpha1.ScheduledLane {
 		c.Lane, c.End = departurecap.Scheduled, m.record.End.Time
@@ -297,7 +298,7 @@ func (o *observation) candidate(m *machine, e *member) (departurecap.Candidate, 
 		c.Priority = m.scheduled.PriorityOrDefault()
 	}
 	if requested {
-		o.candidates[c.Name] = m
+		o.requested[c.Name] = m
 	}
 	if !annotations.HasPaused(m.Machine) {
 		return c, true

@@ -95,7 +95,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	c, now := r.cluster(key), r.Clock.Now()
 	c.count(o, now)
 	opens := r.checkRails(ctx, key, c, o)
-	plan := r.plan(c, o.fleet).Only(func(name string) bool { return o.candidates[name] != nil })
+	// The others only keep their place in the order.
+	plan := r.plan(c, o.fleet).Only(func(name string) bool { return o.requested[name] != nil })
 	plan.Held = append(plan.Held, o.paused...)
 	deferred := false
 	if !r.Actuate.Suppresses() {
@@ -117,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // plan decides which departures of a Cluster start now, while other workers plan the other Clusters. It dates the
-// starts in the future, which counts as now in every plan, until recount knows when they were carried out.
+// starts in the future, which counts as now in every plan, until recount knows when they happened.
 func (r *Reconciler) plan(c *cluster, f departurecap.Fleet) departurecap.Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,14 +31,14 @@ import (
 // publish carries out a plan: it starts the admitted departures, tries failed deletions again, ends expired admissions,
 // and writes why the other candidates wait. It writes only what changes. deferred reports that the cap defers a
 // candidate that it did not defer before. A Machine that has changed since it was read is a conflict, which
-// Reconcile tries again: the change may be one that starts no run. After longestRun it stops, and Reconcile plans again.
+// Reconcile tries again: a change of its status does not enqueue the Cluster. After longestRun it stops, and Reconcile plans again.
 func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departurecap.Plan) (deferred bool, err error) {
 	var writes []func() error
 	for _, m := range o.admitted {
 		writes = append(writes, func() error { return r.delete(ctx, c, m, m.DeepCopy()) })
 	}
 	for _, a := range p.Admitted {
-		writes = append(writes, func() error { return r.admit(ctx, key, c, o.candidates[a.Name], a, o.fleet.Now) })
+		writes = append(writes, func() error { return r.admit(ctx, key, c, o.requested[a.Name], a, o.fleet.Now) })
 	}
 	for _, m := range o.expired {
 		writes = append(writes, func() error {
@@ -57,7 +57,7 @@ func (r *Reconciler) answerAll(ctx context.Context, key client.ObjectKey, c *clu
 	var mu sync.Mutex // It guards deferred and o.next.
 	var writes []func() error
 	for _, w := range slices.Concat(p.Held, p.Deferred) {
-		m := o.candidates[w.Name]
+		m := o.requested[w.Name]
 		writes = append(writes, func() error {
 			first, err := r.answer(ctx, key, c, m, w)
 			mu.Lock()
@@ -114,8 +114,8 @@ func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluste
 
 // admit writes the admission of a machine, and deletes the Machine, unless another client has. If no extension and no
 // departure step applies, it removes 5-Spot's hooks in the same write. With hooks on it, Cluster API would reconcile the
-// Machine twice, a second apart. An error other than a conflict does not show whether the admission was written, so it
-// counts as one.
+// Machine twice, a second apart. An error other than a conflict does not show whether the admission was written, so the
+// Machine counts as admitted.
 func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, a departurecap.Candidate, now time.Time) error {
 	if due, _ := m.due(r.Clock.Now()); !due {
 		return nil

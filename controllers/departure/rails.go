@@ -45,7 +45,7 @@ func (r *Reconciler) checkRails(ctx context.Context, key client.ObjectKey, c *cl
 // maxHoldReason is the maximum length of a person's reason in a condition message, in bytes.
 const maxHoldReason = 200
 
-// person holds departures while a person does, by the annotation on the Cluster.
+// person holds departures while the Cluster has a person's annotation.
 func person(_ context.Context, _ client.ObjectKey, _ *cluster, o *observation) (*departurecap.Hold, time.Time) {
 	if o.cluster == nil {
 		return nil, time.Time{}

@@ -197,7 +197,7 @@ func (r *Reconciler) compare(ctx context.Context, key client.ObjectKey, o *obser
 		}
 	}
 	for _, c := range left {
-		sm := o.candidates[c.Name].scheduled
+		sm := o.requested[c.Name].scheduled
 		// No edit can undo the deletion of an orphan.
 		if sm != nil && generations[sm.UID] != sm.Generation {
 			unsure++

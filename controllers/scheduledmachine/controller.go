@@ -114,8 +114,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.serve(ctx, req, sm), nil
 }
 
-// serve reconciles sm, unless the cache is stale, a back-off lasts, or other owners wait. It returns when to reconcile
-// again. An edge of the window ends every wait.
+// serve reconciles sm, unless the cache is stale, a back-off lasts, or several people wait for their machines. It returns
+// when to reconcile again. An edge of the window ends the first two waits.
 func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.ScheduledMachine) ctrl.Result {
 	read, now := sm.ResourceVersion, r.Clock.Now()
 	edge := machineschedule.Resolve(sm, now).Change

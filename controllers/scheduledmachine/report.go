@@ -138,7 +138,7 @@ func oneLine(items []string) string {
 }
 
 // reportCleanup writes when the window closes, and since when the status has announced this. A past end stays in the
-// status while the departure is deferred or its deletion fails. After a restart it still proves that the end was
+// status while the departure is requested, or a pause suppresses it. After a restart it still proves that the end was
 // announced.
 func (s *scope) reportCleanup(action lifecycle.Action, closes, now time.Time, refused bool) {
 	st, before := &s.scheduled.Status, &s.before.Status

@@ -172,7 +172,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		f.MachineFailed = conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) && m.DeletionTimestamp.IsZero()
 		f.Interrupted = children.Interrupted(m)
 		// The planner deletes the Machines that it admits. While writes are suppressed, the report names what would happen.
-		f.Admitted = s.exempt() || s.suppressed
+		f.Exempt = s.exempt() || s.suppressed
 		f.Settling, f.SettledBy = children.Settling(m, sm, now)
 		f.Deadline = children.DeadlineOf(m, sm, now)
 	}

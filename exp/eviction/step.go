@@ -194,7 +194,7 @@ func (s *Step) requestMoves(ctx context.Context, reader client.Reader, action ac
 func cordon(ctx context.Context, action actuate.Action, n *corev1.Node) error {
 	before := n.DeepCopy()
 	n.Spec.Unschedulable = true
-	return action.PatchLocked(ctx, n, before)
+	return action.Patch(ctx, n, before)
 }
 
 // moveState is the state of one pod.

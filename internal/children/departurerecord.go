@@ -37,8 +37,8 @@ const (
 	Started DepartureState = "Started"
 )
 
-// StateOf returns the state of the departure record of a Machine, and the record. A request has neither Since nor an
-// ExpiredAt in the future, which would count as a start until then. A clock that was set back by less than rails.MaxSkew
+// StateOf returns the state of the departure record of a Machine, and the record. It clears times of a request that are
+// in the future: the planner would count them as starts until then. A clock that was set back by less than rails.MaxSkew
 // does not undo a departure that has started.
 func StateOf(m *clusterv1.Machine, now time.Time) (DepartureState, v1alpha1.Departure) {
 	d, ok := v1alpha1.ParseDeparture(m.Annotations[v1alpha1.DepartureAnnotation])

@@ -123,8 +123,8 @@ func InOrder(candidates []Candidate, now time.Time) []Candidate {
 		switch {
 		case refused != b.refused(now):
 			return before(!refused)
-		case refused && !a.Refused.Equal(b.Refused):
-			return a.Refused.Compare(b.Refused)
+		case refused && !a.Failed.Equal(b.Failed):
+			return a.Failed.Compare(b.Failed)
 		case aged != b.aged(now):
 			return before(aged)
 		case aged && !a.waits().Equal(b.waits()):
@@ -139,7 +139,7 @@ func InOrder(candidates []Candidate, now time.Time) []Candidate {
 // refused reports whether an admission of c failed within MaxWait. After that, c gets priority again by its
 // waiting time. A refusal in the future does not count: the clock was set back.
 func (c Candidate) refused(now time.Time) bool {
-	return !c.Refused.IsZero() && !c.Refused.After(now) && now.Sub(c.Refused) <= MaxWait
+	return !c.Failed.IsZero() && !c.Failed.After(now) && now.Sub(c.Failed) <= MaxWait
 }
 
 // aged reports whether c has waited longer than MaxWait. It then precedes less important candidates. Otherwise
@@ -149,7 +149,7 @@ func (c Candidate) aged(now time.Time) bool {
 }
 
 // waits returns since when c waits for an admission. An admission that it could not use restarts the wait.
-func (c Candidate) waits() time.Time { return Latest(c.Since, c.Refused) }
+func (c Candidate) waits() time.Time { return Latest(c.Since, c.Failed) }
 
 // compare orders candidates by priority, the lowest first. Within a priority, the earliest window end comes
 // first, and candidates without a window end last.

@@ -314,7 +314,7 @@ func TestANormalEvening(t *testing.T) {
 // TestARefusalIsForgotten has refused machines, and a less important one that was not refused.
 func TestARefusalIsForgotten(t *testing.T) {
 	refused := func(ago time.Duration) func(*departurecap.Candidate) {
-		return func(c *departurecap.Candidate) { c.Refused = noon.Add(-ago) }
+		return func(c *departurecap.Candidate) { c.Failed = noon.Add(-ago) }
 	}
 	const hour, patience = time.Hour, departurecap.MaxWait
 	for name, tc := range map[string]struct {
@@ -457,7 +457,7 @@ func TestAllClustersAreOneFleet(t *testing.T) {
 // TestOtherClustersOfTheFleet checks what a Cluster takes into account of the others.
 func TestOtherClustersOfTheFleet(t *testing.T) {
 	refused := unscheduled("a")
-	refused.Refused = noon.Add(-time.Minute)
+	refused.Failed = noon.Add(-time.Minute)
 	const aged = departurecap.MaxWait + time.Minute
 	waits := func(active int, planned time.Duration) departurecap.Counts {
 		return departurecap.Counts{Active: active, Waiting: 1, Aged: ago(aged), Planned: after(-planned)}
@@ -502,7 +502,7 @@ func TestOtherClustersOfTheFleet(t *testing.T) {
 func TestOnlyWaitsForOtherClustersCount(t *testing.T) {
 	const aged = departurecap.MaxWait + time.Minute
 	refused := unscheduled("r", since(aged))
-	refused.Refused = noon.Add(-time.Minute)
+	refused.Failed = noon.Add(-time.Minute)
 	old := func(name string) departurecap.Candidate { return unscheduled(name, since(aged)) }
 	busy := departurecap.Counts{Active: 10, Started: ago(time.Second)}
 	for name, tc := range map[string]struct {

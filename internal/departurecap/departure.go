@@ -48,8 +48,8 @@ type Candidate struct {
 	NeverRan bool
 	// Since is when it became a candidate. Zero means now.
 	Since time.Time
-	// Refused is when its latest admission expired, or could last not be written, zero if never.
-	Refused time.Time
+	// Failed is when its departure last failed: its admission could not be written, or expired. Zero if never.
+	Failed time.Time
 }
 
 // A Fleet is the state of the machines of one Cluster at one instant.
@@ -82,7 +82,8 @@ type Counts struct {
 	Started []time.Time
 	// Waiting is the number of deferred candidates without a recent refusal.
 	Waiting int
-	// Aged has the beginnings of the waits that last longer than MaxWait, of candidates that only other Clusters delay.
+	// Aged has, for each candidate that its own Cluster would admit and that has waited longer than MaxWait, when its wait
+	// began.
 	Aged []time.Time
 	// Planned is when Waiting and Aged were counted.
 	Planned time.Time
@@ -146,7 +147,8 @@ type Plan struct {
 	Next time.Time
 }
 
-// Only returns p without the candidates for which keep returns false. They are ordered but not admitted.
+// Only returns p without the candidates for which keep returns false. These took part in the order, and
+// are neither admitted nor answered.
 func (p Plan) Only(keep func(name string) bool) Plan {
 	drop := func(w Waiting) bool { return !keep(w.Name) }
 	p.Admitted = slices.DeleteFunc(p.Admitted, func(c Candidate) bool { return !keep(c.Name) })

@@ -205,7 +205,7 @@ func depart(f Facts, why Reason, cause Cause) Decision {
 	case f.Machine == Leaving:
 	case f.Settling:
 		d.Recheck = f.SettledBy
-	case f.Machine == Present && !f.Admitted:
+	case f.Machine == Present && !f.Exempt:
 		return requestDeparture(f, cause)
 	case f.deletable():
 		d.Action = Depart

@@ -21,7 +21,7 @@ func running(change func(*lifecycle.Facts)) lifecycle.Facts {
 	f := lifecycle.Facts{
 		Now: noon, Phase: lifecycle.Active, Enabled: true, Readable: true, Wanted: true, Change: evening,
 		Cluster: lifecycle.Present, Bootstrap: lifecycle.Present, Infrastructure: lifecycle.Present,
-		Machine: lifecycle.Present, MachineReady: true, Admitted: true,
+		Machine: lifecycle.Present, MachineReady: true, Exempt: true,
 	}
 	if change != nil {
 		change(&f)

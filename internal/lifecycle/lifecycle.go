@@ -142,8 +142,8 @@ type Facts struct {
 	// Interrupted reports that the Machine has the departure record of another Machine, or one that began as such, and
 	// is not being deleted: clusterctl move or a restore brought it.
 	Interrupted bool
-	// Admitted reports that a departure may start without the planner.
-	Admitted bool
+	// Exempt reports that a departure may start without the planner.
+	Exempt bool
 	// ClockSuspect reports that Now may be wrong.
 	ClockSuspect bool
 	// Settling reports that a Machine was moved here and that Cluster API has not found its Node yet. A

@@ -23,7 +23,7 @@ var (
 func everything() iter.Seq[lifecycle.Facts] {
 	type facts = lifecycle.Facts
 	both := []bool{false, true}
-	all := iter.Seq[facts](func(yield func(facts) bool) { yield(facts{Now: noon, Admitted: true}) })
+	all := iter.Seq[facts](func(yield func(facts) bool) { yield(facts{Now: noon, Exempt: true}) })
 	all = with(all, phases, func(f *facts, p lifecycle.Phase) { f.Phase = p })
 	all = with(all, clusters, func(f *facts, c lifecycle.Presence) { f.Cluster = c })
 	all = with(all, both, func(f *facts, b bool) { f.Deleting = b })
@@ -385,7 +385,7 @@ func TestActingTwiceIsActingOnce(t *testing.T) {
 func TestADepartureNeedsItsAdmission(t *testing.T) {
 	for f := range everything() {
 		admitted := lifecycle.Decide(f)
-		f.Admitted = false
+		f.Exempt = false
 		waits := lifecycle.Decide(f)
 		switch {
 		case waits.Action == lifecycle.Depart && f.Machine == lifecycle.Present,
