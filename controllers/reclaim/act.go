@@ -221,9 +221,10 @@ func (r *Reconciler) ejectRemaining(ctx context.Context, s *scope) error {
 	})
 }
 
-// disableSchedule disables the schedule and removes the request in one write. Between two writes, the machine would be
-// ejected again, or join again. A record of the served reclaim stays for people. The write carries the resourceVersion:
-// with a stale cache it fails with a conflict, so that Event and metrics are recorded once. See ADR 0003.
+// disableSchedule disables the schedule and removes the request in one write. A crash between
+// two writes would eject the machine again, or lend it. A record of the served reclaim stays for people. The write carries
+// the resourceVersion: with a stale cache it fails with a conflict, so that Event and metrics are recorded at most once.
+// See ADR 0003.
 func (r *Reconciler) disableSchedule(ctx context.Context, s *scope) error {
 	if err := r.recordGiveBack(ctx, s); err != nil || !s.scheduled.BeingReclaimed() {
 		return err
@@ -306,7 +307,7 @@ func isRefusal(err error) bool {
 	return ok && status.ErrStatus.Code/100 == 4 && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err)
 }
 
-// clear removes a served or stale request from its Node. If the reason still holds, the agent requests again. The lock
+// clear removes a served or stale request from its Node. If the program still runs, the agent requests again. The lock
 // prevents the removal of a newer request. The eviction taint of a Node stays until a machine is lent on it again.
 func (s *scope) clear(ctx context.Context, remote actuate.Action) error {
 	before := s.node.DeepCopy()

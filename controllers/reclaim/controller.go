@@ -67,7 +67,8 @@ type Reconciler struct {
 	calls callLimiter
 }
 
-// Reconcile carries out the next step of an emergency reclaim. Without a request it does nothing.
+// Reconcile carries out the next step of an emergency reclaim. Without a request it only
+// cleans up after an earlier one.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
@@ -99,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.reportScreened(ctx, s, screened(facts, step))
 	r.reportAnnotations(ctx, s)
-	if wait := r.hold(req, s, step); wait > 0 {
+	if wait := r.delay(req, s, step); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	err = r.serve(ctx, req, s, step)
@@ -107,9 +108,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.end(req, s, step, err)
 }
 
-// hold returns how long a step is delayed: after a conflict, and DisableSchedule also while other owners wait, because
-// it only records.
-func (r *Reconciler) hold(req ctrl.Request, s *scope, step lifecycle.Step) time.Duration {
+// delay returns how long a step must wait: after a conflict; DisableSchedule also while other owners wait, because the
+// Machine is gone by then.
+func (r *Reconciler) delay(req ctrl.Request, s *scope, step lifecycle.Step) time.Duration {
 	now := r.Clock.Now()
 	wait := r.conflicts(step).Hold(req, s.machineVersion(), now)
 	if step == lifecycle.DisableSchedule {
@@ -191,11 +192,11 @@ func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr
 // facts converts the observed objects to the facts of the decision, which has no Kubernetes types.
 func (r *Reconciler) facts(s *scope) lifecycle.ReclaimFacts {
 	f := lifecycle.ReclaimFacts{
-		Recorded:  s.scheduled.BeingReclaimed(),
-		Returned:  s.existsAfterReclaim(),
-		Request:   s.classifyRequest(s.node),
-		Expedited: s.children.Expedited(),
-		Ejected:   s.providerRead && s.children.Removed(r.Hooks),
+		Recorded:   s.scheduled.BeingReclaimed(),
+		Reappeared: s.existsAfterReclaim(),
+		Request:    s.classifyRequest(s.node),
+		Expedited:  s.children.Expedited(),
+		Ejected:    s.providerRead && s.children.Removed(r.Hooks),
 		// An unreadable object is not known to be absent.
 		InfrastructureGone: s.providerRead && s.unread == nil && s.children.InfrastructureState() == lifecycle.Absent && len(s.children.Problems) == 0,
 	}

@@ -86,9 +86,9 @@ func (r *Reconciler) readNodeAndProvider(ctx context.Context, s *scope) {
 }
 
 // readNode reads the accepted Node of the Machine. If it has no fresh request and the Machine names another Node,
-// readNode reads that one, too. It uses the other Node if that has a fresh request, or if it has any request, the
-// accepted Node has none, and its provider ID proves the host. A rejected nodeRef or a leftover request must not cost
-// an owner the machine.
+// readNode reads that one, too. It uses that Node if its request is fresh, or if it has a request, the accepted
+// Node has none, and it has the provider ID of the Machine. A rejected nodeRef or a leftover request must not cost an
+// owner the machine.
 func (r *Reconciler) readNode(ctx context.Context, s *scope) error {
 	var hostErr error
 	if s.host, hostErr = r.Children.Host(ctx, s.scheduled, s.children.Machine); hostErr != nil {

@@ -28,14 +28,14 @@ func (a Action) Record(ctx context.Context, m *clusterv1.Machine) error {
 	return a.part(audit.Depart, "").change(ctx, m, func(*clusterv1.Machine) []string { return nil })
 }
 
-// change patches a Machine, and adds the departure record. change returns the annotations that make Cluster API skip
-// waits. A new departure record requires that the Machine has not changed since it was read: a stale cache may hide a
+// change patches a Machine, and adds the departure record. mutate changes the Machine, and returns the annotations that
+// make Cluster API skip waits. A new departure record requires that the Machine has not changed since it was read: a stale cache may hide a
 // record. An urgent departure has no such condition.
-func (a Action) change(ctx context.Context, m *clusterv1.Machine, change func(*clusterv1.Machine) (skips []string)) error {
+func (a Action) change(ctx context.Context, m *clusterv1.Machine, mutate func(*clusterv1.Machine) (skips []string)) error {
 	was := m.Annotations[v1alpha1.DepartureAnnotation]
 	return a.edit(ctx, m, func() (locked bool) {
 		d := v1alpha1.NewDeparture(a.intent.Reason, a.intent.At, string(uuid.NewUUID()))
-		d.Lane, d.Skips, d.Grace = cmp.Or(a.intent.Lane, d.Lane), change(m), children.FormatGrace(a.intent.Grace)
+		d.Lane, d.Skips, d.Grace = cmp.Or(a.intent.Lane, d.Lane), mutate(m), children.FormatGrace(a.intent.Grace)
 		children.Record(m, d)
 		d, _ = children.DepartureOf(m, a.intent.At)
 		return !d.Urgent() && m.Annotations[v1alpha1.DepartureAnnotation] != was

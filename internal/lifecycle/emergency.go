@@ -22,7 +22,7 @@ const (
 // Step is the next step of an emergency reclaim.
 type Step string
 
-// The steps, in their order. Each is idempotent, and stores what the next step needs after a crash.
+// The steps. DecideReclaim has their order. Each is idempotent, and stores what the next step needs after a crash.
 const (
 	// NoStep does nothing.
 	NoStep Step = "NoStep"
@@ -52,9 +52,9 @@ const (
 type ReclaimFacts struct {
 	// Recorded reports that a request is stored and not served yet.
 	Recorded bool
-	// Returned reports that objects of the machine exist although a request was served and the schedule has
+	// Reappeared reports that objects of the machine exist again, although a request was served and the schedule has
 	// been off since. Their creator had not seen that.
-	Returned bool
+	Reappeared bool
 	// Request is the state of the request on the Node. A Node that cannot be read has none.
 	Request Request
 	// Machine is the state of the Machine.
@@ -105,7 +105,7 @@ func DecideReclaim(f ReclaimFacts) Step {
 		return step
 	}
 	switch {
-	case f.Recorded && !f.Ejected, f.Returned && !f.Ejected && !f.ControlPlane:
+	case f.Recorded && !f.Ejected, f.Reappeared && !f.Ejected && !f.ControlPlane:
 		return Eject
 	case f.Recorded:
 		return NodeStep(f)
@@ -128,7 +128,7 @@ func NodeStep(f ReclaimFacts) Step {
 
 // requestStep returns the step for the request on a Node while no stored request is being served.
 func requestStep(f ReclaimFacts) Step {
-	if f.ForOwner && !f.Returned && !f.ControlPlane && f.Request != FreshRequest {
+	if f.ForOwner && !f.Reappeared && !f.ControlPlane && f.Request != FreshRequest {
 		return RestoreRequest
 	}
 	switch f.Request {

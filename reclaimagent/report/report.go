@@ -75,21 +75,21 @@ type Reporter struct {
 	o Options
 	// mergeOnly means that the server rejected a JSON Patch.
 	mergeOnly bool
-	// first are the attempts of Requested.
-	first *attempts
+	// requestedReads are shared by all calls of Requested.
+	requestedReads *attempts
 }
 
 // New returns a Reporter.
 func New(o Options) *Reporter {
 	r := &Reporter{o: o}
-	r.first = r.reads()
+	r.requestedReads = r.reads()
 	return r
 }
 
 // Requested reports whether the Node has a request. It returns [ErrHostIdentity] if the Node describes another machine,
 // because a report would fail with it as well. The result is valid also with that error.
 func (r *Reporter) Requested(ctx context.Context) (bool, error) {
-	n, err := r.read(ctx, true, r.first)
+	n, err := r.read(ctx, true, r.requestedReads)
 	return n != nil && n.requested(), err
 }
 
