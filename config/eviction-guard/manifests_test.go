@@ -75,7 +75,7 @@ func TestTheOrderIsOneOfInstallation(t *testing.T) {
 		t.Errorf("kinds first, and rights before who uses them: %v", kinds)
 	}
 	if last := len(kinds) - 1; slices.Index(kinds, "ValidatingWebhookConfiguration") != last {
-		t.Errorf("the API server is told last, when there is somebody to ask: %v", kinds)
+		t.Errorf("the webhook is not registered last, when something serves it: %v", kinds)
 	}
 }
 

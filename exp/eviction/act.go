@@ -142,14 +142,14 @@ func controllerOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// longestLag bounds how far the cache lags behind. A request of a new pod's predecessor may be missing in it, and the
-// deadline would start again. Pods that ran before the drain, nearly all, cost no live list.
+// longestLag bounds how far the cache lags behind. It may lack the request of the predecessor of a pod that is younger,
+// whose deadline would then start again: for such a pod the list is live. Nearly all pods are older.
 const longestLag = time.Minute
 
 // previousRequestedTime returns the requestedTime of the pod that this pod replaces, zero if there is none. A pod that is
 // recreated on a draining Node keeps the first deadline; otherwise an operator that ignores the cordon would block the
-// drain forever. Only requests of the current drain have the controller label, unless no guard saw the drain end: a
-// requestedTime before the Node was cordoned belongs to an earlier drain.
+// drain forever. The leader removes the controller label when a drain ends. If no leader ran then, a
+// requestedTime before the Node was cordoned shows that it belongs to an earlier drain.
 func (e *Evictor) previousRequestedTime(ctx context.Context, s *scope) (first metav1.Time, err error) {
 	reader := e.Cache
 	if reader == nil || e.Clock.Now().Before(s.pod.CreationTimestamp.Add(longestLag)) {

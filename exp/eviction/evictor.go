@@ -98,8 +98,8 @@ type CacheAnswer int
 const (
 	// Undecided means that the decision needs live reads.
 	Undecided CacheAnswer = iota
-	// WaitWithoutRequest means that the pod waits, and has no RescheduleRequest yet. The guard answers 429 if no slot is
-	// free; EvictLive must still create the request.
+	// WaitWithoutRequest means that the pod waits, and has no RescheduleRequest yet. The guard answers 429 if it cannot
+	// decide on one more pod now; EvictLive must still create the request.
 	WaitWithoutRequest
 	// Decided means that the response is final.
 	Decided

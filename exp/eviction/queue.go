@@ -32,7 +32,8 @@ func newQueue(requests []evictionv1.RescheduleRequest, policy *Policy, ours *evi
 }
 
 // blocks reports whether another pod counts against maxConcurrent. It counts if it is marked, or if its request is
-// fresh and older than ours. A withdrawn request counts while it is fresh: another guard may still write the mark.
+// fresh and older than ours. A withdrawn request counts for QueueTTL after it was
+// queued: another guard may still write the mark.
 func (q *queue) blocks(other client.Object) bool {
 	if other.GetUID() == q.ours.Spec.Pod.UID {
 		return false

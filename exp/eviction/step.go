@@ -88,8 +88,8 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 	}
 	return s.Calls.CheckRemote(ctx, d, leaving.RemoteCheck{
 		Look: func(ctx context.Context) leaving.Response { return s.checkPods(ctx, d) }, MaxWait: has, Call: callTimeout,
-		Reason: v1alpha1.WaitingForOperatorsReason, Unseen: "pods have not been looked at yet",
-		Late:            "operators did not move all pods within " + limit,
+		Reason: v1alpha1.WaitingForOperatorsReason, NeverChecked: "pods have not been looked at yet",
+		TimedOut:        "operators did not move all pods within " + limit,
 		RecheckInterval: recheckWhileHeld,
 	}, now), nil
 }

@@ -30,9 +30,9 @@ type RemoteCheck struct {
 	RecheckInterval time.Duration
 	// Reason is the reason of the condition ReadyForDeletion after the first check.
 	Reason string
-	// Unseen is the detail of the message if no check has returned within MaxWait. Late is the message after
+	// NeverChecked is the detail of the message if no check has returned within MaxWait. TimedOut is the message after
 	// MaxWait.
-	Unseen, Late string
+	NeverChecked, TimedOut string
 }
 
 // CheckRemote returns the verdict from the latest check, and starts a check if one is due. It does not block.
@@ -68,7 +68,7 @@ func queueOf(cluster client.ObjectKey) types.UID { return types.UID(cluster.Stri
 // verdict returns the verdict for a Machine, and whether a check is due. The note is empty before the first
 // check: the result is unknown until then.
 func (l RemoteCheck) verdict(p Progress, began, now time.Time) (v Verdict, due bool) {
-	a, wait, message := p.Answer, nextTry, l.Unseen
+	a, wait, message := p.Answer, nextTry, l.NeverChecked
 	until := p.Until(l.MaxWait, l.Call, began, now)
 	switch {
 	case p.Answered.IsZero():
@@ -89,7 +89,7 @@ func (l RemoteCheck) verdict(p Progress, began, now time.Time) (v Verdict, due b
 		wait, message = a.Wait, a.Says
 	}
 	if !now.Before(until) {
-		return Verdict{Missed: true, Note: l.Late + ": " + message}, false
+		return Verdict{Missed: true, Note: l.TimedOut + ": " + message}, false
 	}
 	v = Verdict{Holds: true, Again: until}
 	if !p.Answered.IsZero() {

@@ -22,7 +22,7 @@ func TestRemoteCheckVerdict(t *testing.T) {
 	failed := Response{Err: errors.New("no route to host")}
 	l := RemoteCheck{
 		MaxWait: time.Minute, Call: 10 * time.Second,
-		Unseen: "pods have not been looked at yet", Late: "pods were not stopped within 1m0s",
+		NeverChecked: "pods have not been looked at yet", TimedOut: "pods were not stopped within 1m0s",
 	}
 	for name, tc := range map[string]struct {
 		reason string

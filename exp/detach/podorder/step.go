@@ -79,7 +79,7 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 func (s *Step) live(check func(context.Context) leaving.Response) leaving.RemoteCheck {
 	return leaving.RemoteCheck{
 		Look: check, MaxWait: deadline, Call: callTimeout,
-		Reason: v1alpha1.StoppingPodsReason, Unseen: "pods have not been looked at yet", Late: fmt.Sprintf("pods were not stopped within %s", deadline),
+		Reason: v1alpha1.StoppingPodsReason, NeverChecked: "pods have not been looked at yet", TimedOut: fmt.Sprintf("pods were not stopped within %s", deadline),
 	}
 }
 

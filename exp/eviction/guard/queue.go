@@ -25,9 +25,9 @@ var (
 	errBusy      = errors.New("eviction guard: the pod is left where it is, because too many evictions are being decided: try again")
 )
 
-// A decisionQueue runs one decision per pod at a time. Requests that arrive meanwhile share the next decision, which
-// reads its facts after they arrived. Any number of concurrent evictions of one pod thus costs the API server at most
-// two decisions.
+// A decisionQueue runs one decision at a time for each pod, UID precondition and dry run. Requests that arrive meanwhile share the next decision, which
+// reads its facts after they arrived. Any number of equal concurrent evictions thus costs the API server at most two
+// decisions.
 type decisionQueue struct {
 	decide func(context.Context, eviction.Attempt) (eviction.Response, error)
 	// slots bounds parallel decisions.

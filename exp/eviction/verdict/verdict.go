@@ -98,7 +98,7 @@ type Facts struct {
 	// Refused reports that the API server refused to mark the pod.
 	Refused bool
 	// Others counts the other pods of the policy in the namespace that are being moved or are ahead in the
-	// queue. An earlier pod in the queue counts while its request keeps its place.
+	// queue. A pod is ahead if its request was written before this one, and is younger than QueueTTL.
 	Others int
 	// NameProtection protects new pods: for this long after its creation, a pod with the name of a moved pod is not
 	// evicted by name alone.
@@ -297,7 +297,7 @@ func (r Request) RequestedAt(p Pod, now time.Time) time.Time {
 	}
 }
 
-// validMarkTime reports whether MarkedAt can be the guard's: it lies between the request's creation and queue time +
+// validMarkTime reports whether MarkedAt was plausibly written for this request: it lies between the request's creation and queue time +
 // QueueTTL, and not in the future. Another client, or an earlier request, may have written it.
 func (r Request) validMarkTime(p Pod, now time.Time) bool {
 	at := p.MarkedAt
