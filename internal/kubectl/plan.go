@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,11 +68,7 @@ func (p *planOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 	if p.output.value == asJSON {
 		return failed("writing", plan.WriteJSON(jsonWriter{o.Out}, plans))
 	}
-	var b strings.Builder
-	if err := plan.WriteText(&b, plans); err != nil {
-		return err
-	}
-	return write(o.Out, b.String())
+	return write(o.Out, plan.Text(plans))
 }
 
 func (p *planOptions) machines(ctx context.Context, o Options, config clientcmd.ClientConfig, names []string) ([]plan.Machine, error) {

@@ -117,11 +117,15 @@ func checkResumable(m *v1alpha1.ScheduledMachine) error {
 	case m.BeingReclaimed():
 		return failed(m.Name, errors.New("it is still being given back, and at the end its schedule is turned off: try again after that"))
 	case m.Spec.KillSwitch:
-		return failed(m.Name, fmt.Errorf("spec.killSwitch is true, so nothing runs in any window: "+
-			`kubectl -n %s patch scheduledmachine/%s --type merge -p '{"spec":{"killSwitch":false}}' first`, m.Namespace, m.Name))
+		return failed(m.Name, fmt.Errorf("spec.killSwitch is true, so nothing runs in any window: %s first", killSwitchOff(m)))
 	default:
 		return nil
 	}
+}
+
+// killSwitchOff returns the command that turns the kill switch off.
+func killSwitchOff(m *v1alpha1.ScheduledMachine) string {
+	return fmt.Sprintf(`kubectl -n %s patch scheduledmachine/%s --type merge -p '{"spec":{"killSwitch":false}}'`, m.Namespace, m.Name)
 }
 
 // nextAfterResume returns the schedule's next change once it is on.

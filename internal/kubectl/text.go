@@ -56,7 +56,7 @@ func fitted(rows [][]string, width int) string {
 func wrapped(text string) string {
 	var b strings.Builder
 	line := " "
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if line != " " && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > terminal {
 			b.WriteString(line + "\n")
 			line = "   "

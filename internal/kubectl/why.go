@@ -163,10 +163,6 @@ func (e *explanation) command(verb string) string {
 	return fmt.Sprintf("kubectl 5spot -n %s %s %s", e.Namespace, verb, e.Name)
 }
 
-func (e *explanation) patch(spec string) string {
-	return fmt.Sprintf("kubectl -n %s patch scheduledmachine/%s --type merge -p '{\"spec\":%s}'", e.Namespace, e.Name, spec)
-}
-
 func (e *explanation) requested(r v1alpha1.ReclaimRecord) {
 	e.Cause = sentence(r)
 	e.Request = new(requestOf(r))
@@ -222,7 +218,7 @@ func byOperator(m *v1alpha1.ScheduledMachine, e *explanation) bool {
 		if !gone(m) {
 			what = "the kill switch is on: the machine is being removed"
 		}
-		return e.set(stateKillSwitch, what, "to turn it off, if the person who turned it on agrees: "+e.patch(`{"killSwitch":false}`))
+		return e.set(stateKillSwitch, what, "to turn it off, if the person who turned it on agrees: "+killSwitchOff(m))
 	case !m.ScheduleEnabled():
 		e.Cause, e.SetBy = "spec.schedule.enabled was set to false", writer.Last(m.ManagedFields, writer.Enabled)
 		if gone(m) {

@@ -102,8 +102,8 @@ func WriteJSON(w io.Writer, plans []Plan) error {
 	return nil
 }
 
-// WriteText writes plans for people.
-func WriteText(w io.Writer, plans []Plan) error {
+// Text returns plans as text for people.
+func Text(plans []Plan) string {
 	var b strings.Builder
 	for i := range plans {
 		if i > 0 {
@@ -111,10 +111,7 @@ func WriteText(w io.Writer, plans []Plan) error {
 		}
 		plans[i].text(&b)
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing plan: %w", err)
-	}
-	return nil
+	return b.String()
 }
 
 func (p *Plan) text(b *strings.Builder) {

@@ -131,12 +131,8 @@ func TestPlan(t *testing.T) {
 			if diff := cmp.Diff(tc.wantJSON, string(got)); diff != "" {
 				t.Errorf("%s\nJSON: -want, +got:\n%s", tc.reason, diff)
 			}
-			var text strings.Builder
-			if err := plan.WriteText(&text, []plan.Plan{p}); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.wantText, text.String()); diff != "" {
-				t.Errorf("%s\nWriteText(...): -want, +got:\n%s", tc.reason, diff)
+			if diff := cmp.Diff(tc.wantText, plan.Text([]plan.Plan{p})); diff != "" {
+				t.Errorf("%s\nText(...): -want, +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -153,56 +149,29 @@ func TestUnreadableSchedulesAreNotPlanned(t *testing.T) {
 	}
 }
 
-func TestWriters(t *testing.T) {
+func TestTextHasABlankLineBetweenPlans(t *testing.T) {
 	t.Parallel()
 	p, err := plan.New(office(), noon, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := map[string]struct {
-		reason string
-		write  func(*strings.Builder) error
-		want   string
-	}{
-		"NoPlansAreAnEmptyArray": {
-			reason: "Scripts iterate over it.",
-			write:  func(b *strings.Builder) error { return plan.WriteJSON(b, nil) },
-			want:   "[]\n",
-		},
-		"PlansAreSetApart": {
-			reason: "A blank line between two machines.",
-			write:  func(b *strings.Builder) error { return plan.WriteText(b, []plan.Plan{p, p}) },
-			want: strings.Repeat("\n"+`office: mon-fri 9-17, America/New_York
+	want := strings.Repeat("\n"+`office: mon-fri 9-17, America/New_York
   Fri 2025-01-17 12:00:00 EST  inside the window
   Fri 2025-01-17 13:00:00 EST  no change until then
-`, 2)[1:],
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var b strings.Builder
-			if err := tc.write(&b); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, b.String()); diff != "" {
-				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
-			}
-		})
+`, 2)[1:]
+	if diff := cmp.Diff(want, plan.Text([]plan.Plan{p, p})); diff != "" {
+		t.Errorf("Text(...): -want, +got:\n%s", diff)
 	}
 }
 
-func TestWritersReportFailure(t *testing.T) {
+func TestWriteJSON(t *testing.T) {
 	t.Parallel()
-	p, err := plan.New(office(), noon, time.Hour)
-	if err != nil {
-		t.Fatal(err)
+	var b strings.Builder
+	if err := plan.WriteJSON(&b, nil); err != nil || b.String() != "[]\n" {
+		t.Errorf("no plans are an empty array, got %q: %v", b.String(), err)
 	}
-	if err := plan.WriteJSON(full{}, []plan.Plan{p}); !errors.Is(err, errFull) {
+	if err := plan.WriteJSON(full{}, nil); !errors.Is(err, errFull) {
 		t.Errorf("WriteJSON(...): %v", err)
-	}
-	if err := plan.WriteText(full{}, []plan.Plan{p}); !errors.Is(err, errFull) {
-		t.Errorf("WriteText(...): %v", err)
 	}
 }
 
