@@ -148,7 +148,10 @@ func (r ReclaimRecord) Where() string {
 
 // String returns the record as the annotation's value.
 func (r ReclaimRecord) String() string {
-	b, _ := json.Marshal(r) // Strings always marshal.
+	b, err := json.Marshal(r)
+	if err != nil { // strings always marshal
+		return "{}"
+	}
 	return string(b)
 }
 

@@ -11,7 +11,10 @@ import (
 
 // Format returns the record of applied taints as JSON. applied must be sorted.
 func Format(applied []Taint) string {
-	b, _ := json.Marshal(applied) // Strings always marshal.
+	b, err := json.Marshal(applied)
+	if err != nil { // strings always marshal
+		return "[]"
+	}
 	return string(b)
 }
 
