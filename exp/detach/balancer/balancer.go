@@ -68,7 +68,7 @@ const (
 	// Disabled means that the member gets no new connections because another party disabled it. 5-Spot does not restore
 	// it.
 	Disabled State = "Disabled"
-	// Unknown, the zero value, means that the state could not be read.
+	// Unknown means that the state could not be read. It is the zero value.
 	Unknown State = ""
 )
 
