@@ -59,11 +59,8 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 	for _, pod := range pods {
 		s, changed, err := h.change(pod, podState.holdChanges)
 		ours := s.marked || changed // The mark is the first change.
-		if err != nil && !errors.Is(err, errPodGone) {
-			h.failed(metrics.HoldFreezing, err)
-			if !ours {
-				failed++
-			}
+		if err != nil && h.failed(metrics.HoldFreezing, err) && !ours {
+			failed++
 		}
 		if !ours {
 			continue
@@ -217,10 +214,11 @@ func (h *Holder) releaseAll() bool {
 
 var errLate = errors.New("the processes of a pod did not stop in time")
 
-// failed counts a failure, and logs the first of its kind in a hold. A pod that ended meanwhile is none.
-func (h *Holder) failed(kind metrics.HoldFailure, err error) {
+// failed counts a failure, and logs the first of its kind in a hold. It returns false for a pod that ended meanwhile,
+// which is no failure.
+func (h *Holder) failed(kind metrics.HoldFailure, err error) bool {
 	if errors.Is(err, errPodGone) {
-		return
+		return false
 	}
 	h.o.Metrics.HoldFailures.Of(kind).Add(1)
 	if h.active != nil {
@@ -230,4 +228,5 @@ func (h *Holder) failed(kind metrics.HoldFailure, err error) {
 		h.logged[kind] = true
 		h.o.Log.Warn("A step of the hold failed", "step", string(kind), "err", err)
 	}
+	return true
 }

@@ -96,7 +96,7 @@ func (r *renewed[T]) get(fresh bool) (T, error) {
 // tokenFrom returns a source of the token in a file.
 func tokenFrom(path string, now func() time.Time) func(fresh bool) (string, error) {
 	r := renewed[string]{now: now, load: func() (string, error) {
-		raw, err := os.ReadFile(path)
+		raw, err := os.ReadFile(path) //nolint:gosec // an argument of the agent, or a file of its pod
 		token := strings.TrimSpace(string(raw))
 		if err == nil && token == "" {
 			err = fmt.Errorf("token file %s is empty", path)

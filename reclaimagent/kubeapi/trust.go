@@ -26,7 +26,7 @@ func clientTrusting(path string, config *tls.Config, proxy func(*http.Request) (
 	var pem []byte
 	// load creates a new HTTP client if the file has changed. Requests in progress continue on the old connections.
 	load := func() (*http.Client, error) {
-		raw, err := os.ReadFile(path)
+		raw, err := os.ReadFile(path) //nolint:gosec // an argument of the agent, or a file of its pod
 		if err != nil {
 			return nil, fmt.Errorf("reading certificate authority: %w", err)
 		}
