@@ -110,8 +110,8 @@ func TestAnOutageOfAProviderIsNotFeltByOtherOwners(t *testing.T) {
 	}
 	// Until the first calls time out, the manager does not know of the outage, and up to 75 workers wait.
 	const mostWaiting = 50
-	l.must(plane.Until(l.timeout(), func(context.Context) error {
-		if n := l.busyWorkers(); n > mostWaiting/2 {
+	l.must(plane.Until(l.timeout(), func(ctx context.Context) error {
+		if n := l.busyWorkers(ctx); n > mostWaiting/2 {
 			return fmt.Errorf("%v of 100 workers wait for a provider", n)
 		}
 		return nil
@@ -185,7 +185,7 @@ func (l *world) latencies(machines []*v1alpha1.ScheduledMachine) (took []time.Du
 		node := l.Node(sm)
 		begin := time.Now()
 		l.AskBack(node, "java")
-		workers = max(workers, l.busyWorkers())
+		workers = max(workers, l.busyWorkers(l.timeout()))
 		l.WaitFor(sm, func() error {
 			if sm.Status.Phase != v1alpha1.PhaseDisabled {
 				return fmt.Errorf("phase is %s", sm.Status.Phase)
@@ -216,10 +216,10 @@ func machineOf(sm *v1alpha1.ScheduledMachine) *clusterv1.Machine {
 }
 
 // busyWorkers reads how many workers of the lane are busy.
-func (l *world) busyWorkers() float64 {
+func (l *world) busyWorkers(ctx context.Context) float64 {
 	l.Helper()
 	const name = `controller_runtime_active_workers{controller="reclaim"}`
-	req, err := http.NewRequestWithContext(l.timeout(), http.MethodGet, "http://"+diagnostics+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+diagnostics+"/metrics", nil)
 	l.must(err)
 	res, err := http.DefaultClient.Do(req)
 	l.must(err)
