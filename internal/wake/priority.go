@@ -33,6 +33,9 @@ func PrioritizeUrgent(h handler.EventHandler, urgent func(client.Object) bool) h
 			h.Update(ctx, e, queueFor(q, e.ObjectNew))
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { h.Delete(ctx, e, q) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) {
+			h.Generic(ctx, e, queueFor(q, e.Object))
+		},
 	}
 }
 
