@@ -7,17 +7,21 @@ import (
 	"errors"
 	"slices"
 
+	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 )
 
 // callPerPool calls an API action for the members of each pool, in batches. It skips a pool that does not exist. It
 // continues after an error, unless AWS throttles the requests or the context has ended.
-func callPerPool(ctx context.Context, memberships []balancer.Membership, action string, call func(pool string, members []balancer.Membership) error) error {
+func (c *Clients) callPerPool(ctx context.Context, access expv1.AWSAccess, memberships []balancer.Membership, action string, call func(s *services, pool string, members []balancer.Membership) error) error {
 	pools, of := byPool(memberships)
 	var failures []error
 	for _, pool := range pools {
 		for members := range slices.Chunk(of[pool], batch) {
-			err := call(pool, members)
+			s, err := c.at(ctx, access)
+			if err == nil {
+				err = call(s, pool, members)
+			}
 			if err == nil || isGone(err) {
 				continue
 			}

@@ -50,7 +50,7 @@ func (c *Classic) Discover(ctx context.Context, node balancer.Node) ([]balancer.
 	if id == "" && !elsewhere(node.ProviderID) {
 		return nil, noIdentity(node, "no instance of EC2 in its providerID")
 	}
-	all, err := c.list(ctx)
+	_, all, err := c.list(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +80,7 @@ func (c *Classic) Status(ctx context.Context, memberships []balancer.Membership)
 		return nil, nil
 	}
 	statuses := make([]balancer.Status, len(memberships)) // Each is Unknown.
-	all, err := c.list(ctx)
-	if err != nil {
-		return statuses, err
-	}
-	s, err := c.clients.at(ctx, c.spec.AWSAccess)
+	s, all, err := c.list(ctx)
 	if err != nil {
 		return statuses, err
 	}
@@ -113,14 +109,13 @@ func (*Classic) Elsewhere(node balancer.Node, m balancer.Membership) bool {
 	return id != "" && id != m.Member
 }
 
-// list returns all load balancers of the region. A request by name would save nothing, and a missing name would make it
-// fail for all.
-func (c *Classic) list(ctx context.Context) ([]types.LoadBalancerDescription, error) {
-	s, err := c.clients.at(ctx, c.spec.AWSAccess)
-	if err != nil {
-		return nil, err
+// list returns the clients and all load balancers of the region. A request by name would save nothing, and a missing
+// name would make it fail for all.
+func (c *Classic) list(ctx context.Context) (s *services, all []types.LoadBalancerDescription, err error) {
+	if s, err = c.clients.at(ctx, c.spec.AWSAccess); err != nil {
+		return nil, nil, err
 	}
-	all, err := s.balancers.get(ctx, "", func() ([]types.LoadBalancerDescription, error) {
+	all, err = s.balancers.get(ctx, "", func() ([]types.LoadBalancerDescription, error) {
 		var all []types.LoadBalancerDescription
 		pages := elb.NewDescribeLoadBalancersPaginator(s.classic, &elb.DescribeLoadBalancersInput{PageSize: aws.Int32(pageSize)})
 		for n := 0; pages.HasMorePages(); n++ {
@@ -136,9 +131,9 @@ func (c *Classic) list(ctx context.Context) ([]types.LoadBalancerDescription, er
 		return all, nil
 	})
 	if err != nil {
-		return nil, explain("DescribeLoadBalancers", "", err)
+		return nil, nil, explain("DescribeLoadBalancers", "", err)
 	}
-	return all, nil
+	return s, all, nil
 }
 
 // instances returns the IDs of the registered instances.
@@ -152,11 +147,7 @@ func instances(b types.LoadBalancerDescription) []string {
 
 // Drain implements balancer.Driver.
 func (c *Classic) Drain(ctx context.Context, memberships []balancer.Membership) error {
-	return callPerPool(ctx, memberships, "DeregisterInstancesFromLoadBalancer", func(name string, members []balancer.Membership) error {
-		s, err := c.clients.at(ctx, c.spec.AWSAccess)
-		if err != nil {
-			return err
-		}
+	return c.clients.callPerPool(ctx, c.spec.AWSAccess, memberships, "DeregisterInstancesFromLoadBalancer", func(s *services, name string, members []balancer.Membership) error {
 		s.balancers.forget("")
 		defer s.balancers.forget("")
 		return s.drains.take(members, func() error {
@@ -168,14 +159,11 @@ func (c *Classic) Drain(ctx context.Context, memberships []balancer.Membership) 
 
 // Restore implements balancer.Driver.
 func (c *Classic) Restore(ctx context.Context, memberships []balancer.Membership) error {
-	return callPerPool(ctx, memberships, "RegisterInstancesWithLoadBalancer", func(name string, members []balancer.Membership) error {
-		s, err := c.clients.at(ctx, c.spec.AWSAccess)
-		if err == nil {
-			s.drains.forget(members)
-			s.balancers.forget("")
-			defer s.balancers.forget("")
-			_, err = s.classic.RegisterInstancesWithLoadBalancer(ctx, &elb.RegisterInstancesWithLoadBalancerInput{LoadBalancerName: &name, Instances: named(members)})
-		}
+	return c.clients.callPerPool(ctx, c.spec.AWSAccess, memberships, "RegisterInstancesWithLoadBalancer", func(s *services, name string, members []balancer.Membership) error {
+		s.drains.forget(members)
+		s.balancers.forget("")
+		defer s.balancers.forget("")
+		_, err := s.classic.RegisterInstancesWithLoadBalancer(ctx, &elb.RegisterInstancesWithLoadBalancerInput{LoadBalancerName: &name, Instances: named(members)})
 		return err
 	})
 }

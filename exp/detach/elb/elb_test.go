@@ -215,7 +215,8 @@ func TestCallsAreBatched(t *testing.T) {
 		many = append(many, balancer.Membership{Pool: fmt.Sprint(n % 2), Member: fmt.Sprint(n)})
 	}
 	var sizes []int
-	if err := callPerPool(t.Context(), many, "RegisterTargets", func(_ string, members []balancer.Membership) error {
+	c := NewClients(clock.RealClock{})
+	if err := c.callPerPool(t.Context(), expv1.AWSAccess{Region: "eu-central-1"}, many, "RegisterTargets", func(_ *services, _ string, members []balancer.Membership) error {
 		sizes = append(sizes, len(members))
 		return nil
 	}); err != nil {
@@ -229,22 +230,24 @@ func TestCallsAreBatched(t *testing.T) {
 // TestNoCallFollowsThrottling: no call follows after throttling, or after the context has ended.
 func TestNoCallFollowsThrottling(t *testing.T) {
 	pools := []balancer.Membership{{Pool: "a"}, {Pool: "b"}, {Pool: "c"}}
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
 	for reason, c := range map[string]struct {
-		ctx  context.Context //nolint:containedctx // a table
 		err  error
 		want int
 	}{
-		"Throttled": {t.Context(), &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}, 1},
-		"Denied":    {t.Context(), &smithy.GenericAPIError{Code: "AccessDenied"}, 3},
-		"Canceled":  {canceled, context.Canceled, 1},
+		"Throttled": {&smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}, 1},
+		"Denied":    {&smithy.GenericAPIError{Code: "AccessDenied"}, 3},
+		"Canceled":  {context.Canceled, 1},
 	} {
 		called := 0
-		err := callPerPool(c.ctx, pools, "DeregisterTargets", func(string, []balancer.Membership) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := NewClients(clock.RealClock{}).callPerPool(ctx, expv1.AWSAccess{Region: "eu-central-1"}, pools, "DeregisterTargets", func(*services, string, []balancer.Membership) error {
 			called++
+			if errors.Is(c.err, context.Canceled) {
+				cancel()
+			}
 			return c.err
 		})
+		cancel()
 		if called != c.want || errors.Is(err, balancer.ErrThrottled) != (reason == "Throttled") || !errors.Is(err, c.err) {
 			t.Errorf("%s: called %d times, want %d: %v", reason, called, c.want, err)
 		}

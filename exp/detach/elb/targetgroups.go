@@ -213,11 +213,7 @@ func (t *TargetGroups) Status(ctx context.Context, memberships []balancer.Member
 // Drain implements balancer.Driver. Deregistration of a target that is not registered is no error, but counts against
 // the request limit. Pass only memberships that are Attached.
 func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Membership) error {
-	return callPerPool(ctx, memberships, "DeregisterTargets", func(group string, members []balancer.Membership) error {
-		s, err := t.clients.at(ctx, t.spec.AWSAccess)
-		if err != nil {
-			return err
-		}
+	return t.clients.callPerPool(ctx, t.spec.AWSAccess, memberships, "DeregisterTargets", func(s *services, group string, members []balancer.Membership) error {
 		s.health.forget(group)
 		defer s.health.forget(group)
 		return s.drains.take(members, func() error {
@@ -229,14 +225,11 @@ func (t *TargetGroups) Drain(ctx context.Context, memberships []balancer.Members
 
 // Restore implements balancer.Driver. It registers targets with their recorded ports and zones.
 func (t *TargetGroups) Restore(ctx context.Context, memberships []balancer.Membership) error {
-	return callPerPool(ctx, memberships, "RegisterTargets", func(group string, members []balancer.Membership) error {
-		s, err := t.clients.at(ctx, t.spec.AWSAccess)
-		if err == nil {
-			s.drains.forget(members)
-			s.health.forget(group)
-			defer s.health.forget(group)
-			_, err = s.targetGroups.RegisterTargets(ctx, &elbv2.RegisterTargetsInput{TargetGroupArn: &group, Targets: targets(members)})
-		}
+	return t.clients.callPerPool(ctx, t.spec.AWSAccess, memberships, "RegisterTargets", func(s *services, group string, members []balancer.Membership) error {
+		s.drains.forget(members)
+		s.health.forget(group)
+		defer s.health.forget(group)
+		_, err := s.targetGroups.RegisterTargets(ctx, &elbv2.RegisterTargetsInput{TargetGroupArn: &group, Targets: targets(members)})
 		return err
 	})
 }
