@@ -496,11 +496,8 @@ func (r *BalancerReconciler) act(ctx context.Context, o *round, driver balancer.
 			errs = append(errs, err)
 		}
 	}
-	for act, do := range map[plan.Act]func(context.Context, []balancer.Membership) error{plan.Drain: driver.Drain, plan.Restore: driver.Restore} {
-		if err := r.callDriver(ctx, o, act, do); err != nil {
-			errs = append(errs, err)
-		}
-	}
+	// Drains come first: a machine may wait for them.
+	errs = append(errs, r.callDriver(ctx, o, plan.Drain, driver.Drain), r.callDriver(ctx, o, plan.Restore, driver.Restore))
 	return errors.Join(errs...)
 }
 

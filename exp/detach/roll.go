@@ -199,13 +199,14 @@ func (r *NodeReconciler) deletePods(ctx context.Context, s *scope) (again time.D
 	if s.attachment == nil || s.node == nil {
 		return 0, nil
 	}
+	now := r.Clock.Now()
 	for i, d := range s.daemonSets {
 		p := s.sets[i].recorded(*s.attachment)
 		if p == nil || !d.Waits(plan.Replacement{Pod: string(p.PodUID)}) {
 			continue
 		}
-		if until, waits := s.waitsForBalancers(s.sets[i], p.StartTime.Time, r.Clock.Now()); waits {
-			if wait := until.Sub(r.Clock.Now()); !until.IsZero() && (again == 0 || wait < again) {
+		if until, waits := s.waitsForBalancers(s.sets[i], p.StartTime.Time, now); waits {
+			if wait := until.Sub(now); !until.IsZero() && (again == 0 || wait < again) {
 				again = wait
 			}
 			continue
