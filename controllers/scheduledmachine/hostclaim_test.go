@@ -396,7 +396,7 @@ func TestAServedRequestIsNotPropagatedAgain(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&sm.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, request.String())
 	})
 	b.reconcile()
-	for _, w := range []*world{b, a} { // as reclaim.disarm does
+	for _, w := range []*world{b, a} { // as package reclaim does when it turns a schedule off
 		w.edit(func(sm *v1alpha1.ScheduledMachine) {
 			r, _ := sm.ReclaimRequest()
 			sm.Spec.Schedule.Enabled = new(false)
