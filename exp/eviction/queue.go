@@ -31,9 +31,9 @@ func newQueue(requests []evictionv1.RescheduleRequest, policy *Policy, ours *evi
 	return q
 }
 
-// blocks reports whether another pod counts against maxConcurrent. It counts if it is marked, or if its request is
-// fresh and older than ours. A withdrawn request counts for QueueTTL after it was
-// queued: another guard may still write the mark.
+// blocks reports whether another pod counts against maxConcurrent. It counts if it is marked, or if its request is fresh
+// and older than ours. A withdrawn request counts for QueueTTL after it was queued: another guard may still write the
+// mark. If our request is not fresh, each fresh one counts: queued again, ours would be behind it.
 func (q *queue) blocks(other client.Object) bool {
 	if other.GetUID() == q.ours.Spec.Pod.UID {
 		return false
@@ -51,7 +51,7 @@ func (q *queue) blocks(other client.Object) bool {
 	if pod.Marked || same && !asked.IsZero() && !created.After(asked) {
 		return !request.Overdue(pod, q.policy.deadline(), q.now)
 	}
-	return same && request.Fresh(q.now) && (request.Withdrawn || before(theirs, q.ours))
+	return same && request.Fresh(q.now) && (request.Withdrawn || before(theirs, q.ours) || !requestFacts(q.ours, verdict.Unknown).Fresh(q.now))
 }
 
 // blocksUnfinished reports whether a pod counts against maxConcurrent. Finished pods do not count.

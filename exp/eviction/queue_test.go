@@ -98,6 +98,58 @@ func turnsAt(t *testing.T, retry time.Duration) {
 	}
 }
 
+// TestTurnsAtDifferentTimes evicts each waiting pod at a time of its own, again and again. The pod that is moved first
+// leaves after a while, each other one 10 s after its operator was asked.
+func TestTurnsAtDifferentTimes(t *testing.T) {
+	const step = 500 * time.Millisecond
+	for name, tc := range map[string]struct {
+		retry, leaves time.Duration
+		first         []time.Duration
+	}{
+		"Staggered":  {20 * time.Second, 47 * time.Second, []time.Duration{0, 15 * time.Second, 30 * time.Second, 45 * time.Second}},
+		"EachMinute": {time.Minute, 10 * time.Second, []time.Duration{0, step}},
+		"Slow":       {50 * time.Second, 10 * time.Second, []time.Duration{0, 45 * time.Second}},
+		"Kubectl":    {5 * time.Second, 58 * time.Second, []time.Duration{0, 15 * time.Second, 30 * time.Second, 45 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
+			leaves := map[*corev1.Pod]time.Duration{w.pod("db-first", 0): tc.leaves}
+			waiting := map[*corev1.Pod]time.Duration{}
+			for i, first := range tc.first {
+				waiting[w.pod(fmt.Sprint("db-", i), 0)] = first
+			}
+			w.drain(0, true)
+			w.evict("db-first", verdict.Wait, verdict.Requested)
+			for now := time.Duration(0); len(waiting) > 0; now += step {
+				if now > 10*time.Minute {
+					t.Fatalf("%d pods wait after %s", len(waiting), now)
+				}
+				for p, at := range leaves {
+					if at == now {
+						w.leave(p)
+						delete(leaves, p)
+					}
+				}
+				for p, first := range waiting {
+					if now < first || (now-first)%tc.retry != 0 {
+						continue
+					}
+					_, err := w.try(p.Name)
+					w.Must(err)
+					if w.isMarked(p) {
+						leaves[p] = now + 10*time.Second
+						delete(waiting, p)
+					}
+				}
+				if len(leaves) > 1 {
+					t.Fatalf("%d pods are moved at a time, of one", len(leaves))
+				}
+				w.pass(step)
+			}
+		})
+	}
+}
+
 // TestQueuePlaceExpiresDuringWrite has a place that expires between the read and the write.
 func TestQueuePlaceExpiresDuringWrite(t *testing.T) {
 	w := newWorld(t, 1, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })

@@ -263,7 +263,7 @@ func (f Facts) requestMove(relocation bool) Decision {
 		ask.Write = Mark
 	case f.Policy.MaxConcurrent > 0 && r.Fresh(f.Now):
 		// Others count it. Queued again now, it would be behind them, and they behind it: none would ever be marked.
-		return f.wait(WaitingForTurn, fmt.Sprintf("its turn comes within %s", longestWrite))
+		return f.wait(WaitingForTurn, fmt.Sprintf("it is queued again within %s", longestWrite))
 	default:
 		ask.Write = Queue
 	}
