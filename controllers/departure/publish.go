@@ -42,7 +42,9 @@ func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *clust
 	}
 	for _, m := range o.expired {
 		writes = append(writes, func() error {
-			_, err := r.set(ctx, m.DeepCopy(), expire(m, c.members[m.UID].failure), children.Withdraw)
+			e := c.members[m.UID]
+			e.waiting = v1alpha1.DepartureWaiting{}
+			_, err := r.set(ctx, m.DeepCopy(), expire(m, e.failure), children.Withdraw)
 			return err
 		})
 	}
@@ -141,7 +143,7 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 	if err != nil || !wrote {
 		return err
 	}
-	e.admitted, e.deleted = answered, false
+	e.admitted, e.deleted, e.failure = answered, false, ""
 	if m.record.ExpiredAt.IsZero() {
 		departures.WithLabelValues(key.Namespace, key.Name, string(a.Lane)).Inc()
 	}

@@ -239,7 +239,8 @@ func (r *Reconciler) disableSchedule(ctx context.Context, s *scope) error {
 	deleted, _ := at.(time.Time) // zero if this process did not see it
 	sm.AddGiveBack(v1alpha1.GiveBack{ReclaimRecord: record}.Deleted(deleted, sm.Status.ReclaimHold))
 	err := r.Actuate.PatchLocked(ctx, sm, before)
-	if kinds.IgnoreNoObject(err) != nil && !r.isServed(ctx, sm, record) {
+	refused := apierrors.IsConflict(err) || actuate.IsSuppressed(err)
+	if kinds.IgnoreNoObject(err) != nil && (refused || !r.isServed(ctx, sm, record)) {
 		return fmt.Errorf("turning schedule off: %w", err)
 	}
 	s.observeStage(stageGone, since, r.Clock.Now())
