@@ -277,6 +277,8 @@ func (w *tale) judge(name string, resp eviction.Response) {
 		w.wrong("%s runs on a Node that is drained, and is said to be gone", name)
 	case drained && resp.Answer == verdict.Allow && resp.Outcome != verdict.Overdue:
 		w.wrong("%s is evicted: %s", name, resp.Outcome)
+	case resp.Outcome == verdict.Overdue && resp.Answer == verdict.Wait && resp.Write == verdict.None:
+		// The pod stays. The guard's cache may show the pod that this one replaces.
 	case resp.Outcome == verdict.Overdue && !w.byHand[p.UID] && !w.askedForLong(p):
 		w.wrong("%s is overdue, and its operator has just been asked, or never", name)
 	case !drained && resp.Answer == verdict.Wait && w.late == nil && w.movedFromDrained(p):
