@@ -136,12 +136,13 @@ func TestAFailedDepartureDoesNotAffectTheNext(t *testing.T) {
 		t.Fatalf("on record is %q, deleted %v", m.Annotations[v1alpha1.DepartureAnnotation], m.DeletionTimestamp)
 	}
 	w.clock.SetTime(monday.Add(24*time.Hour + time.Second))
+	w.planned = true // The planner of the test would wait for the end of the window.
 	w.settle()
 	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
 	if m, _ = w.machine(); m.Annotations[v1alpha1.DepartureAnnotation] != "" {
 		t.Errorf("the Machine stays, and on record is %q", m.Annotations[v1alpha1.DepartureAnnotation])
 	}
-	refuse = false
+	refuse, w.planned = false, false
 	evening := monday.Add(33*time.Hour + time.Second)
 	w.clock.SetTime(evening)
 	w.settle()
