@@ -31,7 +31,8 @@ import (
 // publish carries out a plan: it starts the admitted departures, tries failed deletions again, ends expired admissions,
 // and writes why the other candidates wait. It writes only what changes. deferred reports that the cap defers a
 // candidate that it did not defer before. A Machine that has changed since it was read is a conflict, which
-// Reconcile tries again: a change of its status does not enqueue the Cluster. After longestRun it stops, and Reconcile plans again.
+// Reconcile tries again: a change of its status does not enqueue the Cluster. After longestRun it stops, and Reconcile
+// plans again.
 func (r *Reconciler) publish(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, p departurecap.Plan) (deferred bool, err error) {
 	var writes []func() error
 	for _, m := range o.admitted {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -62,8 +61,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 // SetupWithManager adds the controller of the deletion hooks to mgr. It creates the HookCaller.
 func (r *HookReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", hookName)
-	// A departure at a hook has a deadline, so its retries stay frequent.
-	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, 30*time.Second)
+	opts.RateLimiter = wake.DepartureBackoff()
 	r.HookCaller = leaving.New(r.Clock)
 	b := ctrl.NewControllerManagedBy(mgr)
 	for _, s := range r.Woken {

@@ -221,10 +221,9 @@ func (r *Reconciler) ejectRemaining(ctx context.Context, s *scope) error {
 	})
 }
 
-// disableSchedule disables the schedule and removes the request in one write. A crash between
-// two writes would eject the machine again, or lend it. A record of the served reclaim stays for people. The write carries
-// the resourceVersion: with a stale cache it fails with a conflict, so that Event and metrics are recorded at most once.
-// See ADR 0003.
+// disableSchedule disables the schedule and removes the request in one write. A crash between two writes would eject the
+// machine again, or lend it. A record of the served reclaim stays for people. The write carries the resourceVersion: with
+// a stale cache it fails with a conflict, so that Event and metrics are recorded at most once. See ADR 0003.
 func (r *Reconciler) disableSchedule(ctx context.Context, s *scope) error {
 	if err := r.recordGiveBack(ctx, s); err != nil || !s.scheduled.BeingReclaimed() {
 		return err

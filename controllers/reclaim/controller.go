@@ -67,8 +67,8 @@ type Reconciler struct {
 	calls callLimiter
 }
 
-// Reconcile carries out the next step of an emergency reclaim. Without a request it only
-// cleans up after an earlier one.
+// Reconcile carries out the next step of an emergency reclaim. Without a request it only cleans up after
+// an earlier one.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if s == nil {
 		return ctrl.Result{}, nil
 	}
-	if s.children.Machine == nil && !sm.BeingReclaimed() {
+	if s.children.Machine == nil && !sm.BeingReclaimed() { // The reclaim was served, maybe by a write without an answer.
 		r.deletions.Delete(req.NamespacedName)
 	}
 	if wait := r.fresh.Wait(req, s.machineVersion(), r.Clock.Now()); wait > 0 {

@@ -95,7 +95,7 @@ type Reconciler struct {
 
 // Reconcile moves one ScheduledMachine one step towards its desired state. It returns no error of a step: after an
 // error, controller-runtime ignores RequeueAfter and backs off for up to 1000 s, past the edge of a window. Backoff
-// retries after 1 s to 5 min, or at the edge if that is sooner; a departure after maxDepartureRetry at most.
+// retries after 1 s to 5 min, or at the edge if that is sooner; a departure after wake.MaxDepartureRetry at most.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sm := &v1alpha1.ScheduledMachine{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, sm); err != nil {
@@ -155,7 +155,9 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 		telemetry.Failed(name)
 	}
 	if next.departs {
-		backoff = min(backoff, wait.Jitter(maxDepartureRetry/2, 1))
+		// If a fault lasts past a shared window end, the machines leave within this time after the fault. The jitter of up
+		// to a half spreads their tries: a thousand machines make about 44 tries per second, and --kube-api-qps allows 1000.
+		backoff = min(backoff, wait.Jitter(wake.MaxDepartureRetry/2, 1))
 		r.fresh.Shorten(req, now.Add(backoff))
 	}
 	if retry := now.Add(backoff); !next.at.After(now) || retry.Before(next.at) {
@@ -163,11 +165,6 @@ func (r *Reconciler) retry(ctx context.Context, req ctrl.Request, next wakeUp, e
 	}
 	return next
 }
-
-// maxDepartureRetry is the maximum back-off of a departure that fails or cannot be decided. If a fault lasts past a
-// shared window end, the machines leave within this time after the fault. The jitter of up to a half spreads their
-// tries: a thousand machines make about 44 tries per second, and --kube-api-qps allows 1000.
-const maxDepartureRetry = 30 * time.Second
 
 // isDue reports whether the machine of sm has to leave now. It reads only sm, because the reconcile may have failed
 // before the decision.

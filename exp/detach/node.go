@@ -474,20 +474,18 @@ func (r *NodeReconciler) intent(s *scope, d plan.Decision) actuate.Intent {
 // write creates or patches the NodeAttachment with the decision.
 func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) error {
 	a, action := s.attachment, r.Actuate.For(r.intent(s, d))
-	news := a == nil
-	if news {
+	isNew := a == nil
+	if isNew {
 		a = &expv1.NodeAttachment{ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.cluster.Namespace, Name: AttachmentName(s.cluster.Name, s.name),
-			Labels: map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID,
-			}},
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
+			OwnerReferences: []metav1.OwnerReference{children.ClusterReference(s.cluster)},
 		}}
 		a.Spec.ClusterName, a.Spec.NodeName = s.cluster.Name, s.name
 	}
 	before := a.DeepCopy()
 	s.fill(a, d, metav1.NewTime(r.Clock.Now()))
-	if news {
+	if isNew {
 		if err := action.Create(ctx, a); err != nil {
 			return err
 		}

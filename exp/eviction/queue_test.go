@@ -66,7 +66,7 @@ func TestOneAfterTheOther(t *testing.T) {
 }
 
 // TestTurnsAtThePaceOfADrain evicts all pods again and again, as Cluster API's drain does every 20 s. Each pod has moved
-// 10 s after its operator was asked.
+// 10 s after it was marked for its operator.
 func TestTurnsAtThePaceOfADrain(t *testing.T) {
 	for _, retry := range []time.Duration{20 * time.Second, 35 * time.Second, 50 * time.Second, verdict.QueueTTL} {
 		t.Run(retry.String(), func(t *testing.T) { turnsAt(t, retry) })
@@ -99,7 +99,7 @@ func turnsAt(t *testing.T, retry time.Duration) {
 }
 
 // TestTurnsAtDifferentTimes evicts each waiting pod at a time of its own, again and again. The pod that is moved first
-// leaves after a while, each other one 10 s after its operator was asked.
+// leaves after a while, each other one 10 s after it was marked for its operator.
 func TestTurnsAtDifferentTimes(t *testing.T) {
 	const step = 500 * time.Millisecond
 	for name, tc := range map[string]struct {

@@ -29,8 +29,8 @@ func (a Action) Record(ctx context.Context, m *clusterv1.Machine) error {
 }
 
 // change patches a Machine, and adds the departure record. mutate changes the Machine, and returns the annotations that
-// make Cluster API skip waits. A new departure record requires that the Machine has not changed since it was read: a stale cache may hide a
-// record. An urgent departure has no such condition.
+// make Cluster API skip waits. A new departure record requires that the Machine has not changed since it was read: a
+// stale cache may hide a record. An urgent departure has no such condition.
 func (a Action) change(ctx context.Context, m *clusterv1.Machine, mutate func(*clusterv1.Machine) (skips []string)) error {
 	was := m.Annotations[v1alpha1.DepartureAnnotation]
 	return a.edit(ctx, m, func() (locked bool) {

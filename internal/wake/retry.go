@@ -15,8 +15,16 @@ const (
 	maxRetry   = 5 * time.Minute
 )
 
-// Backoff returns the rate limiter for failed reconciles. All controllers use it except the one for emergency
-// reclaims.
-func Backoff() workqueue.TypedRateLimiter[ctrl.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, maxRetry)
+// MaxDepartureRetry is the maximum back-off while a machine is due to leave, or leaves: its departure has a deadline.
+const MaxDepartureRetry = 30 * time.Second
+
+// Backoff returns the rate limiter for failed reconciles. All controllers use it, except those that have a machine or
+// its owner wait: emergency reclaims and deletion hooks.
+func Backoff() workqueue.TypedRateLimiter[ctrl.Request] { return backoff(maxRetry) }
+
+// DepartureBackoff is Backoff with the limit MaxDepartureRetry.
+func DepartureBackoff() workqueue.TypedRateLimiter[ctrl.Request] { return backoff(MaxDepartureRetry) }
+
+func backoff(most time.Duration) workqueue.TypedRateLimiter[ctrl.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, most)
 }

@@ -142,6 +142,25 @@ func TestAMissingNodeReleasesNoPods(t *testing.T) {
 	})
 }
 
+// TestPodsStayFrozenForARefusal has an API server that refuses the reads: no pod can change that.
+func TestPodsStayFrozenForARefusal(t *testing.T) {
+	for _, code := range []int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusTooManyRequests} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(machineID, map[string]any{})
+			s.before = func(*server, *http.Request) int { return code }
+			r := report.New(report.Options{
+				Client: direct{s}, Node: "ws", MachineID: machineID, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+				Holder: &observer{enabled: true, unblocked: func(bool) { t.Errorf("%d: the pods run", code) }},
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := r.AwaitCleared(ctx); err == nil {
+				t.Errorf("%d: the request counts as cleared", code)
+			}
+		})
+	}
+}
+
 // TestPodsRunForSomeReads has an API server that is reached only through a pod which the agent has frozen: a tunnel or
 // a proxy in a DaemonSet. Deliver gets through, because the pods run for some attempts. The reads that end the hold
 // must get through as well: otherwise the pods stay frozen after the request has been cleared.

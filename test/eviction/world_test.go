@@ -304,7 +304,7 @@ func (l *lab) evict(name string, change ...func(*policyv1.Eviction)) *metav1.Sta
 		case status == nil:
 			return nil
 		case strings.Contains(status.Message, context.DeadlineExceeded.Error()):
-			unanswered = true // This call may have asked the operator.
+			unanswered = true // This call may have marked the pod.
 		case !strings.Contains(status.Message, "too many evictions are being decided"):
 			if unanswered && strings.Contains(status.Message, waiting) {
 				status.Message = asked + " by a call that timed out: " + status.Message
