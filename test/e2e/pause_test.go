@@ -21,10 +21,7 @@ func TestPausedClusterMovesNothing(t *testing.T) {
 	alive := []family{l.family(closes), l.family(killed), l.family(owned), l.family(goes)}
 	node := l.node(owned)
 
-	l.pauseCluster(true)
-	for _, sm := range all {
-		l.waitCondition(sm, clusterv1.PausedCondition, metav1.ConditionTrue, "Paused")
-	}
+	l.pauseCluster(all...)
 	mark := l.mark()
 	l.closeWindow(closes)
 	l.killSwitch(killed, true)
@@ -44,7 +41,7 @@ func TestPausedClusterMovesNothing(t *testing.T) {
 	l.nothingLeft(opens)
 	l.nothingLeft(fresh)
 
-	l.pauseCluster(false)
+	l.unpauseCluster()
 	l.waitPhase(closes, inactive, metav1.ConditionTrue)
 	l.waitPhase(killed, terminated, metav1.ConditionTrue)
 	l.wantReclaimed(owned, "java")
@@ -83,8 +80,21 @@ func TestPausedAnnotationMovesNothing(t *testing.T) {
 	l.wantReclaimed(owned, "java")
 }
 
-// pauseCluster pauses or unpauses the Cluster of the lab.
-func (l *lab) pauseCluster(paused bool) {
+// pauseCluster pauses the Cluster of the lab, and waits until the manager reports it on each of sms.
+func (l *lab) pauseCluster(sms ...*v1alpha1.ScheduledMachine) {
+	l.t.Helper()
+	l.setPaused(true)
+	for _, sm := range sms {
+		l.waitCondition(sm, clusterv1.PausedCondition, metav1.ConditionTrue, "Paused")
+	}
+}
+
+func (l *lab) unpauseCluster() {
+	l.t.Helper()
+	l.setPaused(false)
+}
+
+func (l *lab) setPaused(paused bool) {
 	l.t.Helper()
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: l.Key.Name}}
 	l.edit(cluster, func() { cluster.Spec.Paused = &paused })

@@ -39,7 +39,7 @@ func TestARealNodeHoldsItsPods(t *testing.T) {
 	l.must(err)
 	first := l.runImage(sm, "first", image)
 
-	l.pauseCluster(true)
+	l.pauseCluster(sm)
 	owner := l.startCommand("sh", "-c", "exec "+program)
 	l.waitFrozen(box, first, true)
 	late := first.DeepCopy() // The runtime cannot finish its start before the pods are released.
@@ -82,12 +82,12 @@ func TestARealNodeHoldsItsPods(t *testing.T) {
 		}
 		return nil
 	})
-	l.pauseCluster(false)
+	l.unpauseCluster()
 	l.edit(sm, func() { sm.Spec.ReclaimHold = reclaim.HoldKill })
 	l.waitAgent(sm)
 	l.waitCondition(sm, v1alpha1.OwnerProtectedCondition, metav1.ConditionTrue, "Watching", l.node(sm).Name)
 
-	l.pauseCluster(true)
+	l.pauseCluster(sm)
 	killed, err := box.InContainer(first.Status.ContainerStatuses[0].ContainerID)
 	l.must(err)
 	owner = l.startCommand("sh", "-c", "exec "+program)
@@ -97,7 +97,7 @@ func TestARealNodeHoldsItsPods(t *testing.T) {
 		}
 		return nil
 	})
-	l.pauseCluster(false)
+	l.unpauseCluster()
 	l.wantReclaimed(sm, game)
 	if r := sm.Status.ReclaimHold; r == nil || r.KilledPods < 2 || r.FrozenPods < r.KilledPods {
 		t.Errorf("two pods at least were killed: %+v", r)
