@@ -59,6 +59,11 @@ func TestSteps(t *testing.T) {
 			records: []judge.Record{exists, failed("EmergencyReclaim"), remove},
 			judged:  1,
 		},
+		"UnansweredRecordBeforeAnotherRefusal": {
+			reason:  "The planner's record, which lost to another write, does not undo the attempt.",
+			records: []judge.Record{exists, failed("KillSwitch"), with(by(manager, "patch", lab, "m"), sets(departure, closed), refused), failed("WindowClosed"), remove},
+			judged:  1,
+		},
 		"UnansweredRecordOfAWindow": {
 			reason:  "A window's end waits until the record can be written.",
 			records: []judge.Record{exists, failed("WindowClosed"), remove},

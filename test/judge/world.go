@@ -31,7 +31,8 @@ type machine struct {
 	cluster, parent Object
 	// ran reports that the Machine has had a Node. started reports that its departure has started.
 	ran, started bool
-	// refused is a record that the manager tried to write, and that the API server refused or did not answer.
+	// refused is a record that the manager tried to write, and that the API server refused or did not answer. An urgent
+	// one stays: the planner may try to write another record after it.
 	refused departure
 }
 
@@ -132,7 +133,7 @@ func (w *world) seeMachine(r Record) *start {
 // seeRefused processes a refused departure record.
 func (w *world) seeRefused(r Record) {
 	text, ok := r.Sent.sets(departureAnnotation)
-	if m := w.machines[r.uid()]; r.Object.isMachine() && m != nil && ok && r.ByManager() {
+	if m := w.machines[r.uid()]; r.Object.isMachine() && m != nil && ok && r.ByManager() && !m.refused.urgent() {
 		m.refused, _ = departureOf(text)
 	}
 }
@@ -140,7 +141,7 @@ func (w *world) seeRefused(r Record) {
 // seeFailed processes a line about a write of a Machine that failed. A request without an answer may not be in the API
 // server's log, or without its content.
 func (w *world) seeFailed(l *Line) {
-	if m := w.machines[l.UID]; m != nil && l.Outcome == "api_error" {
+	if m := w.machines[l.UID]; m != nil && l.Outcome == "api_error" && !m.refused.urgent() {
 		m.refused = departure{Reason: l.Reason}
 	}
 }
