@@ -19,8 +19,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -128,7 +128,7 @@ func (o *outcome) add(v verdict) {
 		o.missed[v.Reason] = true
 	}
 	o.holds, o.early = o.holds || v.Holds, o.early || v.early
-	o.again = departurecap.Earliest(o.again, v.Again)
+	o.again = instant.Earliest(o.again, v.Again)
 	if v.Note != "" {
 		o.notes = append(o.notes, v.Note)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hookclient"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
@@ -121,10 +121,10 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	due := p.Answered.Add(wait)
 	v.call = !p.Open && !now.Before(due)
 	if !p.Open && due.After(now) {
-		v.Again = departurecap.Earliest(until, due)
+		v.Again = instant.Earliest(until, due)
 	}
 	if report := p.FirstCall(now).Add(reportDelay); p.Answered.IsZero() && now.Before(report) {
-		v.early, v.Again = true, departurecap.Earliest(until, report)
+		v.early, v.Again = true, instant.Earliest(until, report)
 	}
 	return v
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -163,7 +164,7 @@ func (c *cluster) count(o *observation, now time.Time) {
 			continue
 		}
 		if first {
-			c.start(e, departurecap.Earliest(left.Add(time.Second), now)) // The record has a precision of one second.
+			c.start(e, instant.Earliest(left.Add(time.Second), now)) // The record has a precision of one second.
 		} else {
 			c.start(e, now)
 		}
@@ -208,7 +209,7 @@ func (e *member) expiry(since time.Time) time.Time {
 	if e.admitted.IsZero() || since.After(e.admitted) {
 		return since.Add(children.AdmissionLasts)
 	}
-	return departurecap.Latest(e.admitted.Add(departurecap.Window), e.tried)
+	return instant.Latest(e.admitted.Add(departurecap.Window), e.tried)
 }
 
 // addStaying counts a machine that has not started to leave. An admission that has not expired counts in each run as a
@@ -228,18 +229,18 @@ func (c *cluster) addStaying(o *observation, m *machine, e *member) {
 			break
 		}
 		f.Departed++
-		f.Started = append(f.Started, departurecap.Earliest(f.Now, m.expires))
+		f.Started = append(f.Started, instant.Earliest(f.Now, m.expires))
 		m.record = d
 		switch {
 		case expired:
 			o.expired = append(o.expired, m)
 		case own && admitted && !e.deleted && !o.isPaused(m) && !f.Now.Before(e.tried.Add(retry)):
 			o.admitted = append(o.admitted, m)
-			o.next = departurecap.Earliest(o.next, f.Now.Add(retry))
+			o.next = instant.Earliest(o.next, f.Now.Add(retry))
 		case own && admitted && !e.deleted && !o.isPaused(m):
-			o.next = departurecap.Earliest(o.next, e.tried.Add(retry))
+			o.next = instant.Earliest(o.next, e.tried.Add(retry))
 		default:
-			o.next = departurecap.Earliest(o.next, m.expires)
+			o.next = instant.Earliest(o.next, m.expires)
 		}
 		return
 	}
@@ -279,16 +280,16 @@ func (o *observation) candidate(m *machine, e *member) (departurecap.Candidate, 
 			return departurecap.Candidate{}, false
 		}
 		m.record = v1alpha1.Departure{Lane: v1alpha1.ScheduledLane, RequestedAt: metav1.NewTime(end), End: metav1.NewTime(end)}
-		o.next = departurecap.Earliest(o.next, end.Add(departurecap.Window))
+		o.next = instant.Earliest(o.next, end.Add(departurecap.Window))
 	}
 	due, change := m.due(now)
 	if !due {
-		o.next = departurecap.Earliest(o.next, change)
+		o.next = instant.Earliest(o.next, change)
 		return departurecap.Candidate{}, false // Its ScheduledMachine removes the request.
 	}
 	c := departurecap.Candidate{
 		Name: client.ObjectKeyFromObject(m).String(), Lane: departurecap.Unscheduled, NeverRan: e.neverRan,
-		Since: departurecap.Earliest(m.record.RequestedAt.Time, now), Failed: departurecap.Latest(m.record.ExpiredAt.Time, e.refused),
+		Since: instant.Earliest(m.record.RequestedAt.Time, now), Failed: instant.Latest(m.record.ExpiredAt.Time, e.refused),
 	}
 	if m.record.Lane == v1alpha1.ScheduledLane {
 		c.Lane, c.End = departurecap.Scheduled, m.record.End.Time
@@ -336,7 +337,7 @@ func heldRecord(m *machine, now time.Time) v1alpha1.Departure {
 		return v1alpha1.Departure{}
 	}
 	d := v1alpha1.Departure{Reason: v1alpha1.DeletedByOthers, Lane: v1alpha1.UnscheduledLane, ActionID: string(uuid.NewUUID())}
-	d.RequestedAt = v1alpha1.DepartureTime(departurecap.Earliest(now, m.DeletionTimestamp.Time))
+	d.RequestedAt = v1alpha1.DepartureTime(instant.Earliest(now, m.DeletionTimestamp.Time))
 	if m.scheduled != nil && !m.scheduled.DeletionTimestamp.IsZero() {
 		d.Reason = v1alpha1.ScheduledMachineDeleted
 	}

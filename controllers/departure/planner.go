@@ -21,6 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
@@ -104,12 +105,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.recount(c, o.fleet, plan, r.Clock.Now())
 	}
 	r.report(ctx, key, c, plan, deferred, now)
-	next, ended := departurecap.Earliest(departurecap.Earliest(o.next, plan.Next), opens), r.Clock.Now()
+	next, ended := instant.Earliest(instant.Earliest(o.next, plan.Next), opens), r.Clock.Now()
 	if err != nil {
-		next = departurecap.Earliest(next, ended.Add(retry))
+		next = instant.Earliest(next, ended.Add(retry))
 	}
 	if ended.Sub(now) > longestRun {
-		next = departurecap.Earliest(next, ended) // The plan is old.
+		next = instant.Earliest(next, ended) // The plan is old.
 	}
 	if next.IsZero() {
 		return ctrl.Result{}, nil

@@ -23,6 +23,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/extensions"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/machineschedule"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
@@ -70,7 +71,7 @@ func (r *Reconciler) answerAll(ctx context.Context, key client.ObjectKey, c *clu
 				return err
 			}
 			c.members[m.UID].unanswered = r.Clock.Now()
-			o.next = departurecap.Earliest(o.next, r.Clock.Now().Add(departurecap.Window))
+			o.next = instant.Earliest(o.next, r.Clock.Now().Add(departurecap.Window))
 			return nil
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 )
 
@@ -37,7 +38,7 @@ func (r *Reconciler) checkRails(ctx context.Context, key client.ObjectKey, c *cl
 		if hold != nil {
 			o.fleet.Holds = append(o.fleet.Holds, *hold)
 		}
-		next = departurecap.Earliest(next, again)
+		next = instant.Earliest(next, again)
 	}
 	return next
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 )
 
 // quiet is the minimum time between two Events with the same reason on a Cluster.
@@ -79,7 +80,7 @@ func (r *Reconciler) cluster(key client.ObjectKey) *cluster {
 func oldest(waiting []departurecap.Waiting) time.Time {
 	var at time.Time
 	for _, w := range waiting {
-		at = departurecap.Earliest(at, w.Since)
+		at = instant.Earliest(at, w.Since)
 	}
 	return at
 }

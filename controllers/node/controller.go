@@ -36,6 +36,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/installed"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/telemetry"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
@@ -111,7 +112,7 @@ type scope struct {
 
 // recheckAt sets the time of the next reconcile, unless an earlier one is set. Zero means never.
 func (s *scope) recheckAt(at time.Time) {
-	s.recheck = departurecap.Earliest(s.recheck, at)
+	s.recheck = instant.Earliest(s.recheck, at)
 }
 
 // Reconcile reconciles the Node of one machine.

@@ -34,8 +34,8 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/hosts"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
@@ -121,7 +121,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.S
 	edge := machineschedule.Resolve(sm, now).Change
 	r.fresh.Input(req, sm.Generation, edge)
 	if delay := r.fresh.Hold(req, read, now); delay > 0 {
-		return wakeUp{at: departurecap.Earliest(edge, now.Add(delay))}.result(now)
+		return wakeUp{at: instant.Earliest(edge, now.Add(delay))}.result(now)
 	}
 	if delay := r.ReclaimTracker.Wait(sm.ReclaimTimes(), now); delay > 0 && r.ReclaimTracker.StuckReason(req) == "" {
 		return ctrl.Result{RequeueAfter: delay}
@@ -143,7 +143,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.S
 		next.departs = next.departs || !apierrors.IsConflict(err) && isDue(sm, now) // A conflict concerns the status, and delays no departure.
 		next = r.retry(ctx, req, next, err)
 	}
-	next.at = departurecap.Earliest(edge, next.at)
+	next.at = instant.Earliest(edge, next.at)
 	return next.result(now)
 }
 
@@ -220,7 +220,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	if d.Suspended {
 		r.sampleServerTime(ctx, s.scheduled, now)
-		d.Recheck = departurecap.Earliest(d.Recheck, now.Add(rails.Apart))
+		d.Recheck = instant.Earliest(d.Recheck, now.Add(rails.Apart))
 	}
 	actErr := r.act(ctx, s, d)
 	if actErr == nil && s.pending != workDone {
@@ -228,7 +228,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	}
 	metadataLater, metadataErr := r.restoreMetadata(ctx, s, d)
 	if actErr == nil && metadataErr == nil && (d.Action == lifecycle.Release || s.pending != workDone) {
-		next := departurecap.Earliest(d.Recheck, s.reportAt)
+		next := instant.Earliest(d.Recheck, s.reportAt)
 		if s.pending == workFollows {
 			next = r.Clock.Now().Add(createdCheckDelay)
 		}
@@ -238,7 +238,7 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	err = actuate.IgnoreSuppressed(errors.Join(actErr, metadataErr, reportErr))
 	now = r.Clock.Now()
 	next := wakeUp{
-		at:    departurecap.Earliest(departurecap.Earliest(d.Recheck, again), s.nextProbe(now)),
+		at:    instant.Earliest(instant.Earliest(d.Recheck, again), s.nextProbe(now)),
 		retry: len(s.children.Unread) > 0 || s.nodeLater || metadataLater, departs: d.Action.Departs(),
 	}
 	if d.Again && err == nil && !s.suppressed {

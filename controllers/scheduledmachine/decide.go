@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lending"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 )
@@ -87,7 +87,7 @@ func (s *scope) decide(now time.Time) lifecycle.Decision {
 		d = lifecycle.Decide(f)
 	}
 	if mark, marked := lending.Of(s.scheduled, now); marked {
-		d.Recheck = departurecap.Earliest(d.Recheck, mark.Ends())
+		d.Recheck = instant.Earliest(d.Recheck, mark.Ends())
 	}
 	return d
 }

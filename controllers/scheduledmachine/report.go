@@ -106,7 +106,7 @@ func (s *scope) reportSchedule(action lifecycle.Action, now time.Time, refused b
 	if active {
 		opens, closes = after, change
 	}
-	st.NextActivation = instant(opens)
+	st.NextActivation = timeOrNil(opens)
 	s.reportCleanup(action, closes, now, refused)
 	st.NextTransition = s.nextTransition(active, change)
 	st.Days, st.Hours = oneLine(schedule.Spec.DaysOfWeek), oneLine(schedule.Spec.HoursOfDay)
@@ -145,12 +145,12 @@ func (s *scope) reportCleanup(action lifecycle.Action, closes, now time.Time, re
 	if (action == lifecycle.RequestDeparture || action == lifecycle.Depart && refused) && before.NextCleanup != nil && !before.NextCleanup.After(now) && before.ObservedGeneration == s.scheduled.Generation {
 		return
 	}
-	st.NextCleanup = instant(closes)
+	st.NextCleanup = timeOrNil(closes)
 	same := before.NextCleanup.Equal(st.NextCleanup) && before.ObservedGeneration == s.scheduled.Generation
 	if !same || before.NextCleanupAnnouncedTime == nil {
 		st.NextCleanupAnnouncedTime = nil
 		if st.NextCleanup != nil {
-			st.NextCleanupAnnouncedTime = instant(now)
+			st.NextCleanupAnnouncedTime = timeOrNil(now)
 		}
 	}
 }
@@ -193,17 +193,17 @@ func (s *scope) reportDeparture(action lifecycle.Action, now time.Time) {
 	default:
 		return
 	}
-	st := &v1alpha1.DepartureStatus{Reason: d.Reason, Lane: d.Lane, RequestedTime: instant(d.RequestedAt.Time)}
+	st := &v1alpha1.DepartureStatus{Reason: d.Reason, Lane: d.Lane, RequestedTime: timeOrNil(d.RequestedAt.Time)}
 	if state != children.Requested {
-		st.AdmittedTime = instant(d.Since.Time)
+		st.AdmittedTime = timeOrNil(d.Since.Time)
 		if d.Lane != v1alpha1.ExemptLane {
-			st.DeadlineTime = instant(children.DeadlineOf(m, s.scheduled, now))
+			st.DeadlineTime = timeOrNil(children.DeadlineOf(m, s.scheduled, now))
 		}
 	}
 	s.scheduled.Status.Departure = st
 }
 
-func instant(t time.Time) *metav1.Time {
+func timeOrNil(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (s *scope) reportChildren() {
 	st.MachineRef = childReference(m, clusterv1.GroupVersion.String(), "Machine")
 	st.MachineRef.DeletionTimestamp = m.DeletionTimestamp
 	st.ProviderID = s.acceptedHost.ProviderID
-	st.LastScheduledTime = instant(children.CreatedAt(m))
+	st.LastScheduledTime = timeOrNil(children.CreatedAt(m))
 	if s.acceptedHost.Node != "" && !s.nodeGone() {
 		st.NodeRef = &v1alpha1.NodeReference{Name: s.acceptedHost.Node, MachineID: s.acceptedHost.MachineID}
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 )
 
 // Decide returns which candidates start now. limit is the part of a Cluster's machines, and of the machines of all
@@ -99,7 +101,7 @@ func (c Counts) members(lane Lane, started int) int {
 
 // message describes why a candidate waits. It is the same for the Cluster's limit and the one of all Clusters: each change is a write.
 func (f Fraction) message() string {
-	return fmt.Sprintf("At most %s of the machines, but always one, start to leave within %s: it waits for others", f.percent(), Window)
+	return fmt.Sprintf("At most %s of the machines (at least one) start to leave within %s: it waits for others", f.percent(), Window)
 }
 
 // hold returns the first hold that applies to a lane.
@@ -149,7 +151,7 @@ func (c Candidate) aged(now time.Time) bool {
 }
 
 // waits returns since when c waits for an admission. An admission that it could not use restarts the wait.
-func (c Candidate) waits() time.Time { return Latest(c.Since, c.Failed) }
+func (c Candidate) waits() time.Time { return instant.Latest(c.Since, c.Failed) }
 
 // compare orders candidates by priority, the lowest first. Within a priority, the earliest window end comes
 // first, and candidates without a window end last.

@@ -401,7 +401,7 @@ func TestWaitingSaysWhy(t *testing.T) {
 		Holds: []departurecap.Hold{{Reason: v1alpha1.WipeQuarantineReason, Message: "confirmed first", Unscheduled: true}},
 	}
 	p := departurecap.Decide(f, fraction("0.05"))
-	const limit = "At most 5% of the machines, but always one, start to leave within 10s: it waits for others"
+	const limit = "At most 5% of the machines (at least one) start to leave within 10s: it waits for others"
 	if len(p.Deferred) != 1 || p.Deferred[0].Message != limit || len(p.Held) != 1 || p.Held[0].Message != "confirmed first" {
 		t.Errorf("deferred %+v, held %+v", p.Deferred, p.Held)
 	}

@@ -57,19 +57,3 @@ func (p Plan) next(f Fleet, limit Fraction, started []time.Time) time.Time {
 	}
 	return now.Add(Window) // Candidates of other Clusters come first.
 }
-
-// Latest returns the later of two instants.
-func Latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// Earliest returns the earlier of two instants. Zero means never.
-func Earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}

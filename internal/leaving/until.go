@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 )
 
 // Until returns the deadline of a step: the start of the phase + has, within two bounds. It is never before the first
@@ -14,7 +14,7 @@ import (
 // that clock skew adds no time. If no call was made, the first call counts as made now.
 func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time {
 	first := p.FirstCall(now)
-	return departurecap.Earliest(first.Add(has), departurecap.Latest(first.Add(min(has, call)), began.Add(has)))
+	return instant.Earliest(first.Add(has), instant.Latest(first.Add(min(has, call)), began.Add(has)))
 }
 
 // FirstCall returns when the step was first called, now if it was not.

@@ -5,7 +5,7 @@ package lifecycle
 import (
 	"slices"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/departurecap"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 )
 
 // A rule returns a decision, or false if the next rule decides.
@@ -24,7 +24,7 @@ func Decide(f Facts) Decision {
 	if f.nodeOutlivedMachine() {
 		d.Action = RemoveNode // Nothing else is left to do, whatever caused the departure.
 	}
-	d.Recheck = departurecap.Earliest(d.Recheck, f.Change)
+	d.Recheck = instant.Earliest(d.Recheck, f.Change)
 	return suspended(f, viaPending(f, d))
 }
 
