@@ -252,7 +252,7 @@ func (s *shared) setUpMachines() error {
 // steps returns the departure steps of the enabled features, and the sources whose events trigger departure.HookReconciler.
 func (s *shared) steps(apiClock *apiclock.Clock) (steps leaving.Steps, woken []source.Source) {
 	if feature.Gates.Enabled(feature.NodeDetach) {
-		balancers := detach.Step{Reader: s.mgr.GetClient()}
+		balancers := &detach.Step{Reader: s.mgr.GetClient()}
 		pods := &podorder.Step{Clock: s.Clock, Actuate: s.write, ClusterCache: s.clusterCache, Calls: leaving.New(s.Clock)}
 		steps, woken = append(steps, balancers, pods), append(append(woken, balancers.Woken(s.mgr)...), pods.Woken())
 	}

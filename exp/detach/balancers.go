@@ -5,12 +5,9 @@ package detach
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -20,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,44 +75,6 @@ type BalancerReconciler struct {
 
 	fresh    wake.Freshness
 	throttle statusThrottle
-}
-
-// round is the state of one reconcile of a load balancer.
-type round struct {
-	lb      *expv1.LoadBalancer
-	cluster *clusterv1.Cluster
-	// nodes has an entry for each NodeAttachment that this load balancer must drain or restore.
-	nodes []*nodeBalancer
-	// failed is why the load balancer could not be read. It is nil if it was read.
-	failed error
-	// callErrors collects the errors of parts of the load balancer that did not answer, and of failed calls.
-	callErrors error
-	// called means that this round sent a request to the load balancer.
-	called bool
-	// wait is how long connections may continue that the load balancer does not count.
-	wait time.Duration
-	now  time.Time
-	// every and volatile are the values of the Driver's methods of these names.
-	every    time.Duration
-	volatile bool
-}
-
-// nodeBalancer is one Node at one load balancer.
-type nodeBalancer struct {
-	attachment *expv1.NodeAttachment
-	// out means that the Node must be detached. discovered means that its memberships have been discovered.
-	out, discovered bool
-	// closing means that the LoadBalancer is being deleted and the machine does not leave, or that the Node will not
-	// come back. All memberships are restored.
-	closing bool
-	// failed is why the state of this Node is unknown although the load balancer answers.
-	failed error
-	// deferred means that its record is not written in this round, which then neither drains nor restores its
-	// memberships.
-	deferred bool
-	// members are its memberships. steps has the step for each of them.
-	members []plan.Member
-	steps   []plan.MemberAction
 }
 
 // Reconcile runs one round for one load balancer.
@@ -212,153 +170,6 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	return o, nil
 }
 
-// nodeBalancerOf returns nil if the load balancer has nothing to drain, restore or report for the Node.
-func nodeBalancerOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *nodeBalancer {
-	s := &nodeBalancer{attachment: a, closing: !lb.DeletionTimestamp.IsZero() && !leaves(a) || nodeAbandoned(a)}
-	s.out = mustDetach(a, lb.Name) && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
-	for _, m := range a.Spec.Memberships {
-		if m.LoadBalancer == lb.Name {
-			s.add(m, true)
-		}
-	}
-	p := progressOf(a, lb.Name)
-	if s.discovered = current(p, lb, a); s.out && s.discovered {
-		s.addFound(p.Members)
-	}
-	if !s.out && len(s.members) == 0 && p == nil {
-		return nil
-	}
-	return s
-}
-
-// addFound adds discovered memberships that are not on record as drained.
-func (s *nodeBalancer) addFound(members []expv1.MembershipStatus) {
-	for _, m := range members {
-		if !slices.ContainsFunc(s.attachment.Spec.Memberships, m.Same) {
-			s.add(m.Membership, false)
-		}
-	}
-}
-
-// leaves reports whether the machine leaves. It stays drained even at a LoadBalancer that is being deleted.
-func leaves(a *expv1.NodeAttachment) bool {
-	return a.Spec.Trigger == string(plan.Departure) || a.Spec.Trigger == string(plan.Emergency)
-}
-
-// mustDetach reports whether the Node must be detached from this load balancer.
-func mustDetach(a *expv1.NodeAttachment, lb string) bool {
-	return a.Spec.Trigger != "" && (len(a.Spec.LoadBalancers) == 0 || slices.Contains(a.Spec.LoadBalancers, lb))
-}
-
-// nodeAbandoned reports whether the NodeAttachment of a missing Node is being deleted. The Node is not expected to come
-// back.
-func nodeAbandoned(a *expv1.NodeAttachment) bool {
-	return !a.DeletionTimestamp.IsZero() && a.Spec.Trigger == string(plan.Gone)
-}
-
-// current reports whether progress matches the present generation of the LoadBalancer and identity of the Node.
-func current(p *expv1.BalancerProgress, lb *expv1.LoadBalancer, a *expv1.NodeAttachment) bool {
-	return p != nil && p.Generation == lb.Generation && p.DiscoveryHash == discoveryHash(a)
-}
-
-// discoveryHash returns a hash of the trigger, the Node's UID, its provider ID and its addresses. Discovery runs again
-// when the hash changes. "addressed" changes the hash of records from versions without addresses.
-func discoveryHash(a *expv1.NodeAttachment) string {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{"addressed", a.Spec.Trigger, string(a.Spec.NodeUID), a.Spec.ProviderID}, a.Spec.Addresses...), " ")))
-	return hex.EncodeToString(sum[:8])
-}
-
-// progressOf returns the last reported progress at a LoadBalancer, nil if there is none.
-func progressOf(a *expv1.NodeAttachment, name string) *expv1.BalancerProgress {
-	i := slices.IndexFunc(a.Status.LoadBalancers, func(p expv1.BalancerProgress) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &a.Status.LoadBalancers[i]
-}
-
-// rank is the sort key of a Node: emergencies come first.
-func (s *nodeBalancer) rank() int {
-	if s.attachment.Spec.Trigger == string(plan.Emergency) {
-		return 0
-	}
-	return 1
-}
-
-func (s *nodeBalancer) add(m expv1.Membership, taken bool) {
-	trigger := plan.Trigger(s.attachment.Spec.Trigger)
-	s.members = append(s.members, plan.Member{
-		Node: s.attachment.Name, Taken: taken, Out: s.out, Urgent: trigger == plan.Emergency, Gone: trigger == plan.Gone && !s.closing, Closing: s.closing,
-		Since: s.attachment.Spec.TriggerTime.Time, TakenAt: m.DrainTime.Time,
-		Membership: membershipOf(m),
-	})
-}
-
-// membershipOf converts a recorded membership to the Driver's type.
-func membershipOf(m expv1.Membership) balancer.Membership {
-	return balancer.Membership{Pool: m.Pool, Member: m.Member, Port: m.Port, Address: m.Address, Persistent: m.Persistent}
-}
-
-// readMemberships discovers memberships where necessary, and reads the status of all.
-func (o *round) readMemberships(ctx context.Context, driver balancer.Driver) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	for _, s := range o.nodes {
-		wanted := s.out && !s.discovered && s.attachment.Spec.Trigger != string(plan.Gone)
-		misplaced := func(m plan.Member) bool { return o.hasNoAddress(m) || o.addressChanged(driver, s, m) }
-		if !wanted && !slices.ContainsFunc(s.members, misplaced) {
-			continue
-		}
-		if err := o.discover(ctx, driver, s); err != nil {
-			return err
-		}
-	}
-	if err := o.readStatuses(ctx, driver); err != nil || !o.volatile {
-		return err
-	}
-	return o.rediscoverLost(ctx, driver)
-}
-
-// rediscoverLost discovers the memberships of detached Nodes that have lost one: a reload of the load balancer may have
-// renamed servers.
-func (o *round) rediscoverLost(ctx context.Context, driver balancer.Driver) error {
-	moved := false
-	for _, s := range o.nodes {
-		if !s.out || s.attachment.Spec.Trigger == string(plan.Gone) || !slices.ContainsFunc(s.members, absent) {
-			continue
-		}
-		before := len(s.members)
-		if err := o.discover(ctx, driver, s); err != nil {
-			return err
-		}
-		moved = moved || len(s.members) > before
-	}
-	if !moved {
-		return nil
-	}
-	return o.readStatuses(ctx, driver)
-}
-
-// absent reports whether the membership no longer belongs to the Node. After a reload, the Node may have another one.
-func absent(m plan.Member) bool { return m.Status.State == balancer.Absent }
-
-// hasNoAddress reports whether a membership of HAProxy was recorded by a version that stored no address.
-func (o *round) hasNoAddress(m plan.Member) bool {
-	return o.lb.Spec.HAProxy != nil && m.Membership.Address == ""
-}
-
-// addressChanged reports whether a drained membership has an address that the Node no longer has. Its server may have
-// followed the Node: DNS and "set server addr" change the address of a server, and keep the drain.
-func (o *round) addressChanged(driver balancer.Driver, s *nodeBalancer, m plan.Member) bool {
-	return o.lb.Spec.HAProxy != nil && m.Taken && driver.Elsewhere(s.node(), m.Membership)
-}
-
-// node returns the identity of the Node for drivers.
-func (s *nodeBalancer) node() balancer.Node {
-	spec := s.attachment.Spec
-	return balancer.Node{Name: spec.NodeName, ProviderID: spec.ProviderID, Addresses: spec.Addresses}
-}
-
 // refresh reads the NodeAttachments again, because other load balancers have reported in the meantime. It keeps the old
 // copy if the spec has changed, so that the later write fails with a conflict.
 func (r *BalancerReconciler) refresh(ctx context.Context, o *round) {
@@ -368,115 +179,6 @@ func (r *BalancerReconciler) refresh(ctx context.Context, o *round) {
 			now.DeletionTimestamp.IsZero() == s.attachment.DeletionTimestamp.IsZero() && equality.Semantic.DeepEqual(now.Spec, s.attachment.Spec) {
 			s.attachment = now
 		}
-	}
-}
-
-// readStatuses reads the status of all memberships.
-func (o *round) readStatuses(ctx context.Context, driver balancer.Driver) error {
-	var memberships []balancer.Membership
-	for _, s := range o.nodes {
-		for _, m := range s.members {
-			memberships = append(memberships, m.Membership)
-		}
-	}
-	if len(memberships) == 0 {
-		return nil
-	}
-	o.called = true
-	statuses, err := driver.Status(ctx, memberships)
-	switch {
-	case len(statuses) == len(memberships): // A part of the load balancer may have answered.
-	case err != nil:
-		return err
-	default:
-		return fmt.Errorf("asked for %d members, it answered for %d", len(memberships), len(statuses))
-	}
-	o.callErrors = join(o.callErrors, err)
-	for _, s := range o.nodes {
-		for i := range s.members {
-			m := &s.members[i]
-			if m.Status, statuses = statuses[0], statuses[1:]; m.Status.Partial {
-				s.failed = err
-			}
-			switch {
-			case o.hasNoAddress(*m), s.failed != nil && o.addressChanged(driver, s, *m): // The address could not be read.
-				m.Status = balancer.Status{State: balancer.Unknown}
-			case driver.Elsewhere(s.node(), m.Membership):
-				m.Status = balancer.Status{State: balancer.Absent}
-			}
-		}
-	}
-	return nil
-}
-
-// discover finds the memberships of a Node. A partial result counts, and the next round repeats the discovery.
-func (o *round) discover(ctx context.Context, driver balancer.Driver, s *nodeBalancer) error {
-	o.called = true
-	found, err := driver.Discover(ctx, s.node())
-	switch {
-	case errors.Is(err, balancer.ErrNoIdentity):
-		s.failed = err
-		return nil
-	case err != nil && len(found) == 0 && ctx.Err() != nil:
-		return err
-	case err != nil:
-		s.failed = err
-	}
-	s.discovered, o.callErrors = err == nil, join(o.callErrors, err)
-	for i := range s.members {
-		switch m := &s.members[i]; {
-		case o.hasNoAddress(*m):
-			m.Membership.Address = addressIn(found, m.Membership, err)
-		case o.addressChanged(driver, s, *m):
-			if now := addressIn(found, m.Membership, err); now != "" && now != expv1.NoAddress {
-				m.Membership.Address = now
-			}
-		}
-	}
-	for _, m := range found {
-		if s.out && !slices.ContainsFunc(s.members, func(known plan.Member) bool { return known.Membership.Same(m) }) {
-			s.add(recordOf(o.lb.Name, m), false)
-		}
-	}
-	return nil
-}
-
-// addressIn returns the address of a membership among those found for its Node. It returns NoAddress if the membership
-// is not among them, and an empty string if the result is partial.
-func addressIn(found []balancer.Membership, membership balancer.Membership, err error) string {
-	for _, m := range found {
-		if membership.Address = m.Address; m.Same(membership) {
-			return m.Address
-		}
-	}
-	if err != nil {
-		return ""
-	}
-	return expv1.NoAddress
-}
-
-// join is errors.Join without duplicates: the parts of a load balancer often return the same error.
-func join(errs ...error) (all error) {
-	for _, err := range errs {
-		if err != nil && (all == nil || all.Error() != err.Error()) {
-			all = errors.Join(all, err)
-		}
-	}
-	return all
-}
-
-// decide computes the step of each member. It plans nothing for members in an unknown state.
-func (o *round) decide() {
-	var all []plan.Member
-	for _, s := range o.nodes {
-		for i := range s.members {
-			s.members[i].Volatile = o.volatile
-		}
-		all = append(all, s.members...)
-	}
-	steps := plan.Round(all, int(ptr.Deref(o.lb.Spec.MinMembers, 1)))
-	for _, s := range o.nodes {
-		s.steps, steps = steps[:len(s.members)], steps[len(s.members):]
 	}
 }
 
@@ -626,34 +328,6 @@ func (r *BalancerReconciler) finalize(ctx context.Context, o *round) error {
 		return nil
 	}
 	return release(ctx, r.Actuate, o.lb)
-}
-
-// again returns the delay until the next round. It is zero if no membership is drained or waits to be.
-func (o *round) again() (again time.Duration) {
-	sooner := func(d time.Duration) {
-		if again == 0 || d < again {
-			again = d
-		}
-	}
-	for _, s := range o.nodes {
-		switch p := s.phase(o); {
-		case s.deferred:
-			sooner(wake.QuietRetry)
-		case errors.Is(errors.Join(o.failed, o.callErrors), balancer.ErrThrottled):
-			sooner(throttledRetryInterval)
-		case o.failed != nil, o.callErrors != nil:
-			sooner(max(o.every, retryInterval))
-		case s.failed != nil: // Only a change of the Node's data can fix it.
-			sooner(recheckInterval)
-		case p == expv1.PhaseDetached && o.volatile:
-			sooner(volatileRecheckInterval)
-		case p == expv1.PhaseDetached, s.disabled():
-			sooner(recheckInterval)
-		case p != "":
-			sooner(o.every)
-		}
-	}
-	return again
 }
 
 // report writes the progress of each NodeAttachment and the condition Reachable of the LoadBalancer.

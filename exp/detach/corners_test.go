@@ -30,7 +30,7 @@ import (
 // verdict returns the step's verdict about the first Machine, which started to leave a second ago.
 func (w *world) verdict() leaving.Verdict {
 	w.Helper()
-	v, err := detach.Step{Reader: w}.Look(w.Context(), leaving.Departing{
+	v, err := (&detach.Step{Reader: w}).Look(w.Context(), leaving.Departing{
 		Machine: w.machine("ws-1"), Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: w.clock.Now().Add(-time.Second),
 	}, w.clock.Now())
 	w.must(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -192,6 +193,21 @@ func TestEmergencyIgnoresMinMembers(t *testing.T) {
 }
 
 // TestNoCallWhileActuationIsPaused cordons a Node while actuation is paused.
+// TestADrainComesBeforeARestore: a load balancer whose Restore hangs must not delay a machine that leaves.
+func TestADrainComesBeforeARestore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.edit("ws-1", cordon)
+		w.settle()
+		w.edit("ws-1", uncordon)
+		w.leave("ws-2", v1alpha1.ReclaimedByOwner)
+		w.edge.calls = nil
+		w.settle()
+		if diff := cmp.Diff([]string{"Drain", "Restore"}, w.edge.calls); diff != "" {
+			t.Errorf("-want, +got:\n%s", diff)
+		}
+	})
+}
+
 func TestNoCallWhileActuationIsPaused(t *testing.T) {
 	for name, gate := range map[string]*actuate.Gate{"Paused": {Paused: true}, "DryRun": {DryRun: true}} {
 		t.Run(name, func(t *testing.T) {

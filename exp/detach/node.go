@@ -12,8 +12,6 @@ package detach
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,7 +175,7 @@ func (r *NodeReconciler) stopPods(ctx context.Context, s *scope) time.Duration {
 	if s.attachment != nil {
 		began = s.attachment.Spec.TriggerTime.Time
 	}
-	if v := waitAll(notDeleting(s.balancers), s.attachment, leaving.Departing{Began: began}, ofControlPlane(s.node), now); v.Holds {
+	if v := waitAll(notDeleting(s.balancers), s.attachment, leaving.Departing{Began: began}, began, ofControlPlane(s.node), now); v.Holds {
 		return max(v.Again.Sub(now), time.Millisecond)
 	}
 	d := leaving.Departing{Machine: s.machine, Node: s.node.Name}
@@ -314,63 +312,6 @@ func (r *NodeReconciler) observeMachine(ctx context.Context, s *scope, key clien
 // fits reports whether the Machine may belong to the Node. Two different provider IDs exclude it.
 func fits(m *clusterv1.Machine, node *corev1.Node) bool {
 	return node == nil || m.Spec.ProviderID == "" || node.Spec.ProviderID == "" || m.Spec.ProviderID == node.Spec.ProviderID
-}
-
-// attachmentsOf lists the NodeAttachments of a Cluster. It compares spec.clusterName, because people may remove labels.
-// The results may share memory with the cache: do not change them.
-func attachmentsOf(ctx context.Context, reader client.Reader, cluster client.ObjectKey) (found []expv1.NodeAttachment, err error) {
-	list := &expv1.NodeAttachmentList{}
-	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing NodeAttachments: %w", err)
-	}
-	for i := range list.Items {
-		if a := list.Items[i]; a.Spec.ClusterName == cluster.Name {
-			found = append(found, a)
-		}
-	}
-	return found, nil
-}
-
-// attachment reads the NodeAttachment of a Node, nil if there is none.
-func attachment(ctx context.Context, reader client.Reader, cluster client.ObjectKey, node string) (*expv1.NodeAttachment, error) {
-	if node == "" {
-		return nil, nil
-	}
-	a := &expv1.NodeAttachment{}
-	switch err := reader.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: AttachmentName(cluster.Name, node)}, a); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading NodeAttachment: %w", err)
-	case a.Spec.ClusterName != cluster.Name || a.Spec.NodeName != node:
-		return nil, fmt.Errorf("NodeAttachment %s is of Node %s in Cluster %s: delete it", a.Name, a.Spec.NodeName, a.Spec.ClusterName)
-	}
-	return a, nil
-}
-
-// AttachmentName returns the name of the NodeAttachment of a Node. It ends with a hash if the plain name would be too
-// long or ambiguous.
-func AttachmentName(cluster, node string) string {
-	name := cluster + "." + node
-	if len(name) <= 253 && !strings.Contains(cluster, ".") {
-		return name
-	}
-	sum := sha256.Sum256([]byte(cluster + "/" + node))
-	return strings.TrimRight(name[:min(len(name), 240)], ".-") + "-" + hex.EncodeToString(sum[:6])
-}
-
-// balancersOf returns the LoadBalancers of a Cluster.
-func balancersOf(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]expv1.LoadBalancer, error) {
-	list := &expv1.LoadBalancerList{}
-	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing LoadBalancers: %w", err)
-	}
-	return slices.DeleteFunc(list.Items, func(b expv1.LoadBalancer) bool { return b.Spec.ClusterName != cluster.Name }), nil
-}
-
-// notDeleting returns the LoadBalancers that are not being deleted.
-func notDeleting(balancers []expv1.LoadBalancer) []expv1.LoadBalancer {
-	return slices.DeleteFunc(slices.Clone(balancers), func(b expv1.LoadBalancer) bool { return !b.DeletionTimestamp.IsZero() })
 }
 
 // record converts the NodeAttachment for package plan. A restore from backup may create a LoadBalancer later than a

@@ -232,7 +232,7 @@ func (s *scope) waitsForBalancers(set daemonSet, since, now time.Time) (until ti
 		if p == nil || p.Phase == expv1.PhasePending || p.Phase == expv1.PhaseHeld {
 			return time.Time{}, true
 		}
-		wait(&v, lb, s.attachment, leaving.Departing{Began: since}, now)
+		wait(&v, lb, s.attachment, leaving.Departing{Began: since}, since, now)
 	}
 	return v.Again, v.Holds
 }

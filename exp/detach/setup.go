@@ -72,7 +72,7 @@ func (r *BalancerReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.
 
 // Woken returns the event sources that enqueue Machines. A changed NodeAttachment enqueues the leaving Machine of its
 // Node. A changed LoadBalancer enqueues all leaving Machines of its Cluster.
-func (s Step) Woken(mgr ctrl.Manager) []source.Source {
+func (s *Step) Woken(mgr ctrl.Manager) []source.Source {
 	return []source.Source{
 		source.Kind(mgr.GetCache(), client.Object(&expv1.NodeAttachment{}), handler.EnqueueRequestsFromMapFunc(s.waiting)),
 		source.Kind(mgr.GetCache(), client.Object(&expv1.LoadBalancer{}), handler.EnqueueRequestsFromMapFunc(s.waiting),
@@ -82,7 +82,7 @@ func (s Step) Woken(mgr ctrl.Manager) []source.Source {
 
 // waiting returns the Machines that are being deleted and belong to the Node of a NodeAttachment, or to the Cluster of
 // a LoadBalancer.
-func (s Step) waiting(ctx context.Context, obj client.Object) []ctrl.Request {
+func (s *Step) waiting(ctx context.Context, obj client.Object) []ctrl.Request {
 	cluster, of := "", []client.ListOption{client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy}
 	switch o := obj.(type) {
 	case *expv1.NodeAttachment:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -19,32 +20,40 @@ import (
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/leaving"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
 )
+
+// firstResponse is how long load balancers have to respond after the first check of a Machine, also if their deadline
+// passed before it: no manager ran, or the Cluster was paused.
+const firstResponse = 30 * time.Second
 
 // Step holds the drain of a Machine that is being deleted until the load balancers of its Cluster have drained its
 // Node, or their deadlines have passed. It implements leaving.Step and only reads.
 type Step struct {
 	// Reader reads LoadBalancers and NodeAttachments from the manager's cache.
 	Reader client.Reader
+
+	// first has when each Machine, by UID, was first checked.
+	first sync.Map
 }
 
 // Concerns implements leaving.Step.
-func (s Step) Concerns(ctx context.Context, m *clusterv1.Machine) (bool, error) {
+func (s *Step) Concerns(ctx context.Context, m *clusterv1.Machine) (bool, error) {
 	balancers, err := balancersOf(ctx, s.Reader, clusterOf(m))
 	return len(notDeleting(balancers)) > 0 && m.Status.NodeRef.IsDefined(), err
 }
 
-// Forget implements leaving.Step. Step keeps no state.
-func (Step) Forget(types.UID) {}
+// Forget implements leaving.Step.
+func (s *Step) Forget(machine types.UID) { s.first.Delete(machine) }
 
 func clusterOf(m *clusterv1.Machine) client.ObjectKey {
 	return client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 }
 
 // Look implements leaving.Step.
-func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
+func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
@@ -56,18 +65,19 @@ func (s Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (lea
 	if err != nil || a != nil && a.Spec.Trigger == string(plan.Gone) {
 		return leaving.Verdict{}, err
 	}
-	v := waitAll(notDeleting(balancers), a, d, util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, now)
+	first, _ := s.first.LoadOrStore(d.Machine.UID, now)
+	v := waitAll(notDeleting(balancers), a, d, first.(time.Time), util.IsControlPlaneMachine(d.Machine) || a != nil && a.Spec.ControlPlane, now)
 	v.Reason = cmp.Or(v.Reason, fivespotv1.WaitingForResponseReason)
 	return v, nil
 }
 
 // waitAll returns the combined verdict of all load balancers that may have the Node as a member. Its Note has one text
 // for each of them that holds the drain, failed, or missed its deadline.
-func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, controlPlane bool, now time.Time) (v leaving.Verdict) {
+func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, first time.Time, controlPlane bool, now time.Time) (v leaving.Verdict) {
 	var notes []string
 	for i := range balancers {
 		if lb := &balancers[i]; lb.Spec.ControlPlane || !controlPlane {
-			if note := wait(&v, lb, a, d, now); note != "" {
+			if note := wait(&v, lb, a, d, first, now); note != "" {
 				notes = append(notes, note)
 			}
 		}
@@ -76,9 +86,9 @@ func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.
 	return v
 }
 
-// wait adds one load balancer to the verdict v. It returns the reason why the drain waits, or proceeds although the
-// Node is not detached.
-func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, now time.Time) (note string) {
+// wait adds one load balancer to the verdict v. first is when the load balancer could first be called. It returns the
+// reason why the drain waits, or proceeds although the Node is not detached.
+func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, first, now time.Time) (note string) {
 	phase, says, serves, known := expv1.PhasePending, "not asked yet", false, false
 	if p := progressIfDetaching(a, lb); p != nil {
 		phase, says, known = p.Phase, cmp.Or(p.Message, says), p.Message != ""
@@ -89,7 +99,7 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d
 	if half, name := d.HalfGrace(); half > 0 && half < has {
 		has, limit = half, name
 	}
-	until := d.Began.Add(has)
+	until := leaving.Progress{Asked: first}.Until(has, firstResponse, d.Began, now)
 	switch {
 	case phase == expv1.PhaseDetached:
 		return ""
@@ -104,9 +114,7 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d
 	if known {
 		v.Reason = fivespotv1.WaitingForLoadBalancersReason
 	}
-	if v.Again.IsZero() || until.Before(v.Again) {
-		v.Again = until
-	}
+	v.Again = instant.Earliest(v.Again, until)
 	return fmt.Sprintf("%s: %s (until %s at the latest)", name, says, until.UTC().Format(time.RFC3339))
 }
 

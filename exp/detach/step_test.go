@@ -116,7 +116,11 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				if tc.asking {
 					want.Reason = v1alpha1.WaitingForResponseReason
 				}
-				step := detach.Step{Reader: w}
+				step := &detach.Step{Reader: w}
+				if tc.after > 0 {
+					_, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began}, began)
+					w.must(err)
+				}
 				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began, Grace: tc.grace}, began.Add(tc.after))
 				if !got.Holds && !got.Missed {
 					got.Reason = "" // It has no meaning.
@@ -130,6 +134,32 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAManagerThatStartsAfterTheDeadline: no manager ran, or the Cluster was paused, from before the departure until after
+// the deadline. Load balancers can still respond before the drain.
+func TestAManagerThatStartsAfterTheDeadline(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.balancer()
+		d := leaving.Departing{Machine: w.machine("ws-1"), Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: w.clock.Now()}
+		step := &detach.Step{Reader: w}
+		start := d.Began.Add(time.Hour)
+		look := func(after time.Duration) leaving.Verdict {
+			v, err := step.Look(t.Context(), d, start.Add(after))
+			w.must(err)
+			return v
+		}
+		if v := look(0); !v.Holds || !v.Again.Equal(start.Add(30*time.Second)) {
+			t.Errorf("%+v, want a wait of 30 s for the first response", v)
+		}
+		if v := look(30 * time.Second); v.Holds || !v.Missed {
+			t.Errorf("%+v, want the deadline to end the wait", v)
+		}
+		step.Forget(d.Machine.UID) // The Cluster is paused.
+		if v := look(time.Hour); !v.Holds {
+			t.Errorf("%+v, want a wait after a pause", v)
+		}
+	})
 }
 
 // TestConcernsMachinesBehindLoadBalancers: Machines of a Cluster without load balancers cause no further calls.
@@ -146,7 +176,7 @@ func TestConcernsMachinesBehindLoadBalancers(t *testing.T) {
 		} {
 			m = w.machine("ws-1")
 			tc.change()
-			if got, err := (detach.Step{Reader: w}).Concerns(t.Context(), m); err != nil || got != tc.want {
+			if got, err := (&detach.Step{Reader: w}).Concerns(t.Context(), m); err != nil || got != tc.want {
 				t.Errorf("%s: %v, %v", name, got, err)
 			}
 		}

@@ -427,6 +427,8 @@ type edge struct {
 	half bool
 	// writes counts the calls of Drain and Restore. reads counts the reads.
 	writes, reads int
+	// calls are the calls of Drain and Restore.
+	calls []string
 }
 
 // server is one of its servers.
@@ -522,6 +524,11 @@ func (e *edge) Restore(_ context.Context, places []balancer.Membership) error {
 }
 
 func (e *edge) tell(places []balancer.Membership, drains bool) (err error) {
+	call := "Restore"
+	if drains {
+		call = "Drain"
+	}
+	e.calls = append(e.calls, call)
 	if e.writes++; e.down {
 		return errDown
 	}
