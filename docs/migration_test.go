@@ -411,7 +411,7 @@ func TestMigrationFromNodeDetacher(t *testing.T) {
 		"condition `NodeBeingDetached`": planned("of the Node", "the NodeAttachment", func() string {
 			return answers("the NodeAttachment", "NodeBeingDetached", expv1.NodeBeingDetachedCondition)
 		}),
-		"any taint takes a Node out": planned("any taint", "those named", func() string {
+		"any taint detaches a Node": planned("any taint", "those named", func() string {
 			return answers("those named", "Taint ToBeDeletedByClusterAutoscaler, Taint karpenter.sh/disrupted, "+stays,
 				string(tainted(plan.AutoscalerTaint).Trigger(nil)), string(tainted("karpenter.sh/disrupted").Trigger([]string{"karpenter.sh/disrupted"})), string(tainted("dedicated").Trigger(nil)))
 		}),

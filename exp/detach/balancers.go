@@ -164,8 +164,9 @@ func (r *BalancerReconciler) observe(ctx context.Context, lb *expv1.LoadBalancer
 	if err != nil {
 		return nil, err
 	}
+	o.balancers = notDeleting(all)
 	for _, s := range o.nodes {
-		s.setSuccessors(lb, notDeleting(all))
+		s.setSuccessors(lb, o.balancers)
 	}
 	return o, nil
 }

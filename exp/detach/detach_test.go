@@ -102,6 +102,9 @@ func TestMembershipIsRestoredWhenNodeReturns(t *testing.T) {
 		if a := w.attachment("ws-1"); a == nil || a.Spec.Trigger != "NodeGone" || len(a.Spec.Memberships) != 1 || !w.edge.servers["ws-1"].drains {
 			t.Errorf("attachment %+v, server %+v", a, w.edge.servers["ws-1"])
 		}
+		if got := conditions.GetReason(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); got != expv1.DetachedReason {
+			t.Errorf("%s for a Node that is gone", got)
+		}
 		w.edge.servers["ws-1"].drains = false // The load balancer has restarted.
 		w.restart()
 		w.settle()
@@ -192,7 +195,6 @@ func TestEmergencyIgnoresMinMembers(t *testing.T) {
 	})
 }
 
-// TestNoCallWhileActuationIsPaused cordons a Node while actuation is paused.
 // TestADrainComesBeforeARestore: a load balancer whose Restore hangs must not delay a machine that leaves.
 func TestADrainComesBeforeARestore(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -208,6 +210,7 @@ func TestADrainComesBeforeARestore(t *testing.T) {
 	})
 }
 
+// TestNoCallWhileActuationIsPaused cordons a Node while actuation is paused.
 func TestNoCallWhileActuationIsPaused(t *testing.T) {
 	for name, gate := range map[string]*actuate.Gate{"Paused": {Paused: true}, "DryRun": {DryRun: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -515,6 +518,56 @@ func TestNodeOfTwoMachinesIsUnchanged(t *testing.T) {
 		w.settle()
 		if !w.node("ws-1").Spec.Unschedulable || !w.edge.servers["ws-1"].drains {
 			t.Errorf("Node %+v, server %+v", w.node("ws-1").Spec, w.edge.servers["ws-1"])
+		}
+	})
+}
+
+// TestDetachedMeansAllLoadBalancers: people wait for the reason Detached before they drain the Node.
+func TestDetachedMeansAllLoadBalancers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		slow := newEdge()
+		slow.servers["ws-1"], slow.servers["ws-2"], slow.down = &server{address: "192.0.2.1"}, &server{address: "192.0.2.2"}, true
+		w.drivers["slow"] = slow
+		w.create(w.balancerObject("slow"))
+		w.edit("ws-1", cordon)
+		reconcile := func(name string) string {
+			for range 3 {
+				_, err := w.nodes.Reconcile(w.Context(), detach.RequestFor(cluster, "ws-1"))
+				w.allow(err)
+				_, err = w.lbs.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: name}})
+				w.allow(err)
+			}
+			return conditions.GetReason(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition)
+		}
+		if got := reconcile("edge"); got != expv1.DetachingReason {
+			t.Errorf("%s before the second load balancer has reported", got)
+		}
+		slow.down = false
+		if got := reconcile("slow"); got != expv1.DetachedReason {
+			t.Errorf("%s after both have reported", got)
+		}
+	})
+}
+
+// TestNodeIsCordonedAfterAFailedPatch: the first patch of the Node fails, and its load balancer is called all the same.
+func TestNodeIsCordonedAfterAFailedPatch(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.refuses = "ws-1"
+		w.leave("ws-1", v1alpha1.WindowClosed)
+		w.turn()
+		w.turn()
+		if n := w.node("ws-1"); n.Spec.Unschedulable || w.attachment("ws-1") == nil {
+			t.Fatalf("%+v, want a record of a Node that is not cordoned", n.Spec)
+		}
+		w.refuses = ""
+		w.settle()
+		if n := w.node("ws-1"); !n.Spec.Unschedulable || n.Annotations[expv1.NodeDetachingAnnotation] != "true" {
+			t.Errorf("%+v, %v, want a cordon and the annotation", n.Spec, n.Annotations)
+		}
+		w.edit("ws-1", uncordon)
+		w.settle()
+		if w.node("ws-1").Spec.Unschedulable {
+			t.Error("a person cannot undo the cordon")
 		}
 	})
 }

@@ -43,8 +43,8 @@ func (g GateOff) Start(ctx context.Context) error {
 		}
 	}
 	if len(names) > 0 {
-		log.Error(fmt.Errorf("the feature gate NodeDetach is off: turn it on, or restore the places by hand"),
-			"Places in load balancers stay taken out", "count", len(names), "NodeAttachments", names[:min(len(names), mostNamed)])
+		log.Error(fmt.Errorf("the feature gate NodeDetach is off: turn it on, or restore the members by hand"),
+			"Nodes stay detached from load balancers", "count", len(names), "NodeAttachments", names[:min(len(names), mostNamed)])
 	}
 	return nil
 }

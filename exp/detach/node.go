@@ -364,7 +364,7 @@ func (r *NodeReconciler) act(ctx context.Context, s *scope, d plan.Decision) err
 		}
 		return r.Actuate.Delete(ctx, s.attachment)
 	case d.Write || d.Forget:
-		if err := r.write(ctx, s, d); err != nil {
+		if err := r.write(ctx, s, d, changed == nil || !d.Cordon && !d.Mark); err != nil {
 			return err
 		}
 	}
@@ -412,8 +412,9 @@ func (r *NodeReconciler) intent(s *scope, d plan.Decision) actuate.Intent {
 	return i
 }
 
-// write creates or patches the NodeAttachment with the decision.
-func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) error {
+// write creates or patches the NodeAttachment with the decision. cordoned reports that the Node was cordoned and marked as
+// decided.
+func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision, cordoned bool) error {
 	a, action := s.attachment, r.Actuate.For(r.intent(s, d))
 	isNew := a == nil
 	if isNew {
@@ -426,6 +427,9 @@ func (r *NodeReconciler) write(ctx context.Context, s *scope, d plan.Decision) e
 	}
 	before := a.DeepCopy()
 	s.fill(a, d, metav1.NewTime(r.Clock.Now()))
+	if !cordoned {
+		a.Spec.NodeUID = "" // The next reconcile cordons and marks the Node again.
+	}
 	if isNew {
 		if err := action.Create(ctx, a); err != nil {
 			return err
@@ -477,8 +481,8 @@ func ofControlPlane(node *corev1.Node) bool {
 func (r *NodeReconciler) recordEvent(a *expv1.NodeAttachment, was string) {
 	switch {
 	case a.Spec.Trigger != "" && was == "":
-		r.Recorder.Eventf(a, nil, corev1.EventTypeNormal, expv1.DetachingReason, "Detach", "Node %s is taken out of its load balancers: %s", a.Spec.NodeName, a.Spec.Trigger)
+		r.Recorder.Eventf(a, nil, corev1.EventTypeNormal, expv1.DetachingReason, "Detach", "Node %s is detached from its load balancers: %s", a.Spec.NodeName, a.Spec.Trigger)
 	case a.Spec.Trigger == "" && was != "":
-		r.Recorder.Eventf(a, nil, corev1.EventTypeNormal, expv1.AttachingReason, "Attach", "Node %s is put back into its load balancers", a.Spec.NodeName)
+		r.Recorder.Eventf(a, nil, corev1.EventTypeNormal, expv1.AttachingReason, "Attach", "Node %s is attached to its load balancers again", a.Spec.NodeName)
 	}
 }

@@ -97,7 +97,7 @@ func (s *nodeBalancer) report(o *round) {
 		a.Status.LoadBalancers = append(a.Status.LoadBalancers, p)
 		slices.SortFunc(a.Status.LoadBalancers, func(a, b expv1.BalancerProgress) int { return strings.Compare(a.Name, b.Name) })
 	}
-	conditions.Set(a, summary(a))
+	conditions.Set(a, summary(a, o.balancers))
 }
 
 // states returns the memberships of a Node and their states.
@@ -158,9 +158,9 @@ func (o *round) waitsFor(m plan.Member, step plan.MemberAction) string {
 	case m.Status.State == balancer.Unknown:
 		return name + " is not known"
 	case step.Act == plan.Restore:
-		return name + " is being put back"
+		return name + " is being restored"
 	case step.Act == plan.Drain:
-		return name + " is being taken out"
+		return name + " is being drained"
 	default:
 		return ""
 	}
@@ -182,8 +182,9 @@ func nameOf(m balancer.Membership) string {
 	return name
 }
 
-// summary returns the condition NodeBeingDetached. Its reason comes from the first load balancer that is not done.
-func summary(a *expv1.NodeAttachment) metav1.Condition {
+// summary returns the condition NodeBeingDetached. Its reason comes from the first load balancer that is not done. One
+// of the Cluster's load balancers that has not reported yet is not done.
+func summary(a *expv1.NodeAttachment, balancers []expv1.LoadBalancer) metav1.Condition {
 	c := metav1.Condition{Type: expv1.NodeBeingDetachedCondition, Status: metav1.ConditionFalse, Reason: expv1.AttachingReason}
 	if a.Spec.Trigger != "" {
 		c.Status, c.Reason = metav1.ConditionTrue, expv1.DetachedReason
@@ -199,6 +200,13 @@ func summary(a *expv1.NodeAttachment) metav1.Condition {
 		}
 		if c.Reason == expv1.DetachedReason {
 			c.Reason = cmp.Or(reasons[p.Phase], c.Reason)
+		}
+	}
+	for i := range balancers {
+		lb := &balancers[i]
+		concerned := a.Spec.Trigger != string(plan.Gone) && mustDetach(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
+		if c.Reason == expv1.DetachedReason && concerned && progressIfDetaching(a, lb) == nil {
+			c.Reason = expv1.DetachingReason
 		}
 	}
 	c.Message = clip.Message(strings.Join(notes, "; "))

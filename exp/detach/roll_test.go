@@ -158,8 +158,8 @@ func TestARollTakesOneNodeAfterTheOther(t *testing.T) {
 		for range 4 {
 			w.turn()
 		}
-		w.want("It is being taken out", "1 out, 1")
-		w.wantRolled(expv1.RollingOutReason, "edge/ingress: 2 outdated; Node ws-1 is being taken out")
+		w.want("It is being detached", "1 out, 1")
+		w.wantRolled(expv1.RollingOutReason, "edge/ingress: 2 outdated; Node ws-1 is being detached")
 		if a := w.attachment("ws-1"); a.Spec.Trigger != "DaemonSetRoll edge/ingress" {
 			t.Errorf("attachment %+v", a.Spec)
 		}
@@ -210,7 +210,7 @@ func TestWhatARollWaitsFor(t *testing.T) {
 		then         string
 	}{
 		"Floor": {
-			"No deadline counts.", "edge/ingress: 2 outdated; Node ws-1 is being taken out",
+			"No deadline counts.", "edge/ingress: 2 outdated; Node ws-1 is being detached",
 			func(w *world) { edit(w, func(lb *expv1.LoadBalancer) { lb.Spec.MinMembers = new(int32(2)) }) }, "1, 1",
 			func(w *world) { edit(w, func(lb *expv1.LoadBalancer) { lb.Spec.MinMembers = new(int32(1)) }) }, "1x out, 1",
 		},

@@ -22,6 +22,8 @@ import (
 type round struct {
 	lb      *expv1.LoadBalancer
 	cluster *clusterv1.Cluster
+	// balancers are the load balancers of the Cluster that are not being deleted.
+	balancers []expv1.LoadBalancer
 	// nodes has an entry for each NodeAttachment that this load balancer must drain or restore.
 	nodes []*nodeBalancer
 	// failed is why the load balancer could not be read. It is nil if it was read.

@@ -33,7 +33,7 @@ const nodesWatch = "nodeattachment-nodes"
 
 // SetupWithManager adds the controller to mgr. Machines are indexed by Node as Cluster API does.
 func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
-	opts.RateLimiter = wake.Backoff()
+	opts.RateLimiter = wake.DepartureBackoff()
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeattachment").
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment)).
@@ -56,7 +56,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 
 // SetupWithManager adds the controller to mgr.
 func (r *BalancerReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
-	opts.RateLimiter = wake.Backoff()
+	opts.RateLimiter = wake.DepartureBackoff()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("loadbalancer").
 		For(&expv1.LoadBalancer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).

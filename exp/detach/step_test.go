@@ -29,7 +29,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 	gone.Spec.Trigger = "NodeGone"
 	half := progress(expv1.PhaseUnknown, "connection refused")
 	half.Status.LoadBalancers[0].Members = []expv1.MembershipStatus{{State: "Unknown"}, {State: "Draining"}}
-	attaching := progress(expv1.PhaseAttaching, "web/ws-1 is being put back")
+	attaching := progress(expv1.PhaseAttaching, "web/ws-1 is being restored")
 	attaching.Spec.Trigger = ""
 	for name, tc := range map[string]struct {
 		reason     string

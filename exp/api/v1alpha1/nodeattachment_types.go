@@ -22,7 +22,7 @@ type NodeAttachmentSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
-	// nodeUID is the UID of the recorded Node.
+	// nodeUID is the UID of the recorded Node, empty until the Node is cordoned and annotated.
 	// +optional
 	NodeUID types.UID `json:"nodeUID,omitempty"`
 

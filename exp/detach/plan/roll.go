@@ -112,9 +112,9 @@ func (n RollNode) outdated(revision string) string {
 func (n RollNode) waitReason(revision string) string {
 	switch {
 	case !n.Replaces:
-		return fmt.Sprintf("Node %s is being put back", n.Node)
+		return fmt.Sprintf("Node %s is being restored", n.Node)
 	case n.outdated(revision) != "":
-		return fmt.Sprintf("Node %s is being taken out", n.Node)
+		return fmt.Sprintf("Node %s is being detached", n.Node)
 	default:
 		return fmt.Sprintf("Node %s waits for a Ready pod", n.Node)
 	}
