@@ -92,3 +92,24 @@ func TestAStepOfTheClockEndsNoWaitAtTheHooks(t *testing.T) {
 		t.Errorf("the deadline has passed: held by %q: %s", w.held(), w.waits())
 	}
 }
+
+// TestAClockSetBackBeginsADepartureAnew sets the clock back by 2 minutes while an extension holds a Machine. The record of
+// the departure is then in the future, so the planner admits the Machine again. Its deadline counts from that.
+func TestAClockSetBackBeginsADepartureAnew(t *testing.T) {
+	w := newHookWorld(t, "a-lb")
+	w.answers["a-lb"] = 50
+	w.leave()
+	w.settle()
+	back := w.clock.Now().Add(-2 * time.Minute)
+	w.clock.SetTime(back)
+	w.planned = true // The planner has not admitted it again yet.
+	w.settle()
+	w.planned = false
+	if w.settle(); w.held() != "pre-drain pre-terminate" {
+		t.Fatalf("held by %q: %s", w.held(), w.waits())
+	}
+	w.clock.SetTime(back.Add(time.Minute))
+	if w.settle(); w.held() != "pre-terminate" {
+		t.Errorf("held by %q a minute after its admission: %s", w.held(), w.waits())
+	}
+}

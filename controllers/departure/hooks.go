@@ -126,7 +126,8 @@ func (r *HookReconciler) act(ctx context.Context, s *scope, next nextAction) (ag
 			return time.Time{}, err
 		}
 		if !r.mayStart(s, r.Clock.Now()) {
-			return time.Time{}, nil // The planner admits it on the Machine.
+			r.cancelCalls(s.machine.UID) // If the planner withdrew its admission, the departure begins anew.
+			return time.Time{}, nil      // The planner admits it on the Machine.
 		}
 	}
 	switch next {
