@@ -61,8 +61,10 @@ type Node struct {
 	Requested bool
 	// ControlPlane means that the Node is part of the control plane. Its pods may include the API server.
 	ControlPlane bool
-	// Foreign is why the Node is another machine, empty if it is not.
+	// Foreign is why the Node is another machine, empty if it is not, or if Partial is set.
 	Foreign string
+	// Partial means that only its metadata was read, which does not identify the machine.
+	Partial bool
 	// Report is the value of [reclaim.HoldAnnotation].
 	Report string
 }
@@ -151,9 +153,12 @@ func (h *Holder) Observe(n Node, started time.Time) {
 			h.since = h.o.Now()
 		}
 		h.facts.observed, h.facts.requested = true, n.Requested
-		h.annotation, h.reread, h.facts.refused = n.Report, true, n.Foreign
-		if n.ControlPlane {
+		h.annotation, h.reread = n.Report, true
+		switch {
+		case n.ControlPlane:
 			h.facts.refused = controlPlane
+		case !n.Partial, h.facts.refused == controlPlane:
+			h.facts.refused = n.Foreign
 		}
 	})
 }

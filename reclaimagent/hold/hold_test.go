@@ -532,3 +532,17 @@ func TestOutdatedReadDoesNotKill(t *testing.T) {
 		t.Errorf("a pod was killed: %v", h.writes)
 	}
 }
+
+// TestMetadataKeepTheRefusal: while no hold is configured, the agent reads only the metadata of its Node, which do not
+// show the machine ID. The Node is still another machine.
+func TestMetadataKeepTheRefusal(t *testing.T) {
+	h := newFakeHost("pod1")
+	a := newAgentProcess(openFake(h))
+	a.Observe(Node{Requested: true, Foreign: "another machine ID"})
+	a.Observe(Node{Requested: true, Partial: true})
+	a.Configure(withHold(reclaim.HoldKill))
+	a.steps()
+	if len(h.writes) > 0 {
+		t.Errorf("the pods of another machine's Node are held: %v", h.writes)
+	}
+}

@@ -37,6 +37,7 @@ func (r *Reporter) read(ctx context.Context, whole bool, attempts *attempts) (*n
 		// A taint counts only for a hold: it does not end the watch for processes.
 		Requested: n.requested() || slices.Contains(n.Spec.Taints, reclaimTaint),
 		Report:    n.Metadata.Annotations[reclaim.HoldAnnotation],
+		Partial:   !whole,
 	}
 	if whole {
 		err = r.identify(n)

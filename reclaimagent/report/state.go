@@ -5,6 +5,7 @@ package report
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -107,8 +108,8 @@ func (t *StateReporter) Run(ctx context.Context) {
 	}
 }
 
-// reconcile writes s and returns the delay until the next check. If the server does not answer, setCurrent is
-// not called, because the annotation is unknown.
+// reconcile writes s and returns the delay until the next check. If the server does not answer, is overloaded or fails,
+// setCurrent is not called, because the annotation is unknown.
 func (t *StateReporter) reconcile(ctx context.Context, s reclaim.AgentState, backoff *retry.Backoff, log *failureLog) time.Duration {
 	err := t.writeState(ctx, s)
 	switch {
@@ -116,13 +117,19 @@ func (t *StateReporter) reconcile(ctx context.Context, s reclaim.AgentState, bac
 		t.setCurrent(s.Detector != reclaim.BlindDetector)
 		backoff.Reset()
 		return retry.Jitter(stateCheckInterval)
-	case kubeapi.Code(err) != 0, errors.Is(err, ErrHostIdentity):
+	case isRefusal(err), errors.Is(err, ErrHostIdentity):
 		t.setCurrent(false)
 		log.warn(err)
 	case ctx.Err() == nil && !errors.Is(err, errRequested):
 		log.warn(err)
 	}
 	return backoff.Next()
+}
+
+// isRefusal reports whether the server refused the request, and would refuse it again.
+func isRefusal(err error) bool {
+	code := kubeapi.Code(err)
+	return code != 0 && code != http.StatusTooManyRequests && code < http.StatusInternalServerError
 }
 
 // writeState writes s, unless the annotation has it already. It reads the Node first. It writes nothing if the Node is

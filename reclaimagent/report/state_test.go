@@ -191,6 +191,20 @@ func TestStateReporter(t *testing.T) {
 			},
 			want: stated("netlink", java), current: true,
 		},
+		"ServerOverloadedLater": {
+			reason: "A server that is overloaded or fails says nothing about the annotation.",
+			story: func(s *server, t *report.StateReporter) {
+				watching(t)
+				time.Sleep(20 * time.Second)
+				for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+					s.mu.Lock()
+					s.before = func(*server, *http.Request) int { return code }
+					s.mu.Unlock()
+					time.Sleep(8 * time.Minute)
+				}
+			},
+			want: stated("netlink", java), current: true,
+		},
 		"RequestStands": {
 			reason: "Nothing is written while the Node has a request.",
 			server: newServer(machineID, map[string]any{reclaim.RequestedAnnotation: "true"}),
