@@ -199,20 +199,23 @@ const reconnect = time.Second
 // follow calls seen with each version of an object, and with nil once the object is gone. It returns when seen is done
 // or fails. It restarts a watch that ends.
 func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.ScheduledMachine) (done bool, err error)) error {
-	for {
+	for reached := false; ; {
 		m := &v1alpha1.ScheduledMachine{}
 		err := c.Get(ctx, c.key(name), m)
+		if apierrors.IsNotFound(err) {
+			m, err = nil, nil
+		}
 		switch {
-		case apierrors.IsNotFound(err):
-			m = nil
-		case err != nil:
+		case err == nil:
+			reached = true
+			if done, err := seen(m); done || err != nil {
+				return err
+			}
+			if done, err := c.watch(ctx, m, seen); done || err != nil {
+				return err
+			}
+		case !reached, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return failed("reading "+name, err)
-		}
-		if done, err := seen(m); done || err != nil {
-			return err
-		}
-		if done, err := c.watch(ctx, m, seen); done || err != nil {
-			return err
 		}
 		again := time.NewTimer(reconnect)
 		select {
@@ -223,12 +226,15 @@ func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.S
 	}
 }
 
-// watch runs one watch for follow. It returns false if the server ends the watch.
+// watch runs one watch for follow. It returns false if the server ends the watch or does not answer.
 func (c *cluster) watch(ctx context.Context, m *v1alpha1.ScheduledMachine, seen func(*v1alpha1.ScheduledMachine) (bool, error)) (bool, error) {
 	w, err := c.Watch(ctx, &v1alpha1.ScheduledMachineList{}, client.InNamespace(m.Namespace), client.MatchingFields{metav1.ObjectNameField: m.Name},
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: m.ResourceVersion}})
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return false, failed("watching "+m.Name, err)
+	case err != nil:
+		return false, nil // For example, the API server restarts: follow reads the object again.
 	}
 	defer w.Stop()
 	for event := range w.ResultChan() {

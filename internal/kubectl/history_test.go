@@ -140,6 +140,11 @@ func TestWhyAndStatusShowTheStages(t *testing.T) {
 				"the Machine is deleted after 1s", "the box is not free yet: it waits for the provider of RemoteMachine office-infra",
 			},
 		},
+		"ReturnedDevices": {
+			"The memory of the other pods was not back before the machine had left.",
+			[]func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, &v1alpha1.HoldReport{FrozenPods: 8, FrozenAfterMilliseconds: 9, KilledPods: 1, KilledAfterMilliseconds: 70}))},
+			[]string{"CPU after 9ms, Machine deleted after 1s, box free after 41s"},
+		},
 		"ReturnedRunning": {
 			"The CPU was not back before the machine had left.",
 			[]func(*v1alpha1.ScheduledMachine){givenBack(recorded(java, &v1alpha1.HoldReport{FrozenPods: 1, FrozenAfterMilliseconds: 9, RunningPods: 2}))},

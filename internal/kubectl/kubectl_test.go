@@ -79,6 +79,8 @@ type api struct {
 	watched  func()
 	// noResponse blocks every read after a patch until the client cancels it.
 	noResponse bool
+	// failReads is the number of reads that fail next.
+	failReads int
 	// patches are the accepted bodies, with their senders.
 	patches []string
 
@@ -105,6 +107,9 @@ func (a *api) serve(t *testing.T) string {
 			wrong = a.fault()
 		}
 		switch {
+		case a.failReads > 0 && r.Method == http.MethodGet:
+			a.failReads--
+			object = refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, "fault")
 		case wrong == refused:
 			object = refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, "fault")
 		case r.Method == http.MethodPost:

@@ -253,7 +253,10 @@ func TestGiveBackRestartsAWatchThatEnds(t *testing.T) {
 	t.Parallel()
 	server := &api{objects: map[string]any{path("office"): machine("office", withRequest(ada))}, endWatch: true}
 	server.watchEvents = []*v1alpha1.ScheduledMachine{machine("office", withRequest(ada), taking)}
-	server.watched = func() { server.objects[path("office")] = machine("office", reclaimed(ada)) }
+	server.watched = func() {
+		server.objects[path("office")] = machine("office", reclaimed(ada))
+		server.failReads = 1 // The API server restarts.
+	}
 	got := run("", "give-back", "office", "--wait", server.serve(t))
 	if got.Code != 0 || !strings.HasSuffix(got.Out, "17:00:00  given back: the schedule is off, and the machine has left the cluster\n") {
 		t.Errorf("what happens between two watches must not be missed: %+v", got)

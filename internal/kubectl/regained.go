@@ -140,7 +140,7 @@ func (g giveBack) stillRunning() string {
 }
 
 func (g giveBack) memory() string {
-	if g.Hold == nil || g.Hold.KilledAfterMilliseconds == 0 {
+	if g.Hold == nil || g.Hold.KilledAfterMilliseconds == 0 || g.Hold.KilledPods < g.Hold.FrozenPods+g.Hold.RunningPods {
 		return ""
 	}
 	return milliseconds(g.Hold.KilledAfterMilliseconds)

@@ -31,9 +31,14 @@ const (
 	notObserved = "the controller has not seen the latest change yet"
 )
 
-// unservedAfter is the time after which an unserved machine is reported. Another replica takes over within a lease of
-// 15 s, and the report of an emergency may take as long again.
-const unservedAfter = 30 * time.Second
+const (
+	// unservedAfter is the time after which an unserved machine is reported. Another replica takes over within a lease
+	// of 15 s.
+	unservedAfter = 30 * time.Second
+	// servedAfter is the time after which a request that a manager has recorded is reported. The phase may wait a minute
+	// for other owners: see wake.ReclaimTracker.
+	servedAfter = 90 * time.Second
+)
 
 // waitingSince returns since when a manager should have acted on m, zero if m does not wait for one. Managers report no
 // liveness, so overdue work is the evidence. All times are the API server's.
@@ -47,7 +52,11 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	case m.Status.ObservedGeneration < m.Generation:
 		return lastChange(m)
 	case m.BeingReclaimed() && !beingServed(m):
-		return writer.Last(m.ManagedFields, requestField).Time()
+		at := writer.Last(m.ManagedFields, requestField).Time()
+		if r, _ := m.ReclaimRequest(); r.SeenAt != "" && now.Sub(at) < servedAfter {
+			return time.Time{}
+		}
+		return at
 	case leaving:
 		return time.Time{}
 	}

@@ -40,12 +40,16 @@ func TestReportsAnUnservedMachine(t *testing.T) {
 		spec    = `{"f:spec":{"f:killSwitch":{}}}`
 	)
 	long := wroteAgo(request, 5*time.Minute)
+	seen := java
+	seen.SeenAt = "2025-01-15T14:00:01Z"
 	cases := map[string]struct {
 		reason string
 		object *v1alpha1.ScheduledMachine
 		since  string // empty: no doubt is expected
 	}{
-		"OwnerOfWhatIsDeleted": {"Its owner is not told that it is given back.", machine("office", deletedAgo(time.Hour), leaving, withRequest(java), long), "5m"},
+		"OwnerOfWhatIsDeleted":  {"Its owner is not told that it is given back.", machine("office", deletedAgo(time.Hour), leaving, withRequest(java), long), "5m"},
+		"OwnerAmongMany":        {"The phase waits for other owners.", machine("office", withRequest(seen), wroteAgo(request, 80*time.Second)), ""},
+		"OwnerAmongManyForLong": {"A report waits a minute at most.", machine("office", withRequest(seen), wroteAgo(request, 100*time.Second)), "100s"},
 		"OwnerOfWhatIsHeldAndDeleted": {
 			"A request waits at no rail.", machine("office", deletedAgo(time.Hour), kept(v1alpha1.WipeQuarantineReason, time.Hour), withRequest(java), long), "5m",
 		},
