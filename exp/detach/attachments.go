@@ -27,6 +27,11 @@ func mustDetach(a *expv1.NodeAttachment, lb string) bool {
 	return a.Spec.Trigger != "" && (len(a.Spec.LoadBalancers) == 0 || slices.Contains(a.Spec.LoadBalancers, lb))
 }
 
+// mustDetachFrom is mustDetach for a LoadBalancer, of which control plane Nodes may not be members.
+func mustDetachFrom(a *expv1.NodeAttachment, lb *expv1.LoadBalancer) bool {
+	return mustDetach(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
+}
+
 // nodeAbandoned reports whether the NodeAttachment of a missing Node is being deleted. The Node is not expected to come
 // back.
 func nodeAbandoned(a *expv1.NodeAttachment) bool {

@@ -336,7 +336,7 @@ func (s *scope) record() (r plan.Record) {
 	}
 	for _, lb := range notDeleting(s.balancers) {
 		p := progressOf(a, lb.Name)
-		concerned := mustDetach(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane) && !hasNoIdentity(&lb, &a.Spec)
+		concerned := mustDetachFrom(a, &lb) && !hasNoIdentity(&lb, &a.Spec)
 		out := current(p, &lb, a) && p.Phase == expv1.PhaseDetached
 		r.Unconfirmed = r.Unconfirmed || concerned && !out && a.DeletionTimestamp.IsZero()
 	}

@@ -203,9 +203,8 @@ func summary(a *expv1.NodeAttachment, balancers []expv1.LoadBalancer) metav1.Con
 		}
 	}
 	for i := range balancers {
-		lb := &balancers[i]
-		concerned := a.Spec.Trigger != string(plan.Gone) && mustDetach(a, lb.Name) && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
-		if c.Reason == expv1.DetachedReason && concerned && progressIfDetaching(a, lb) == nil {
+		unreported := mustDetachFrom(a, &balancers[i]) && progressIfDetaching(a, &balancers[i]) == nil
+		if c.Reason == expv1.DetachedReason && unreported && a.Spec.Trigger != string(plan.Gone) { // A Node that is gone is not discovered again.
 			c.Reason = expv1.DetachingReason
 		}
 	}

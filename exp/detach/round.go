@@ -61,7 +61,7 @@ type nodeBalancer struct {
 // nodeBalancerOf returns nil if the load balancer has nothing to drain, restore or report for the Node.
 func nodeBalancerOf(lb *expv1.LoadBalancer, a *expv1.NodeAttachment) *nodeBalancer {
 	s := &nodeBalancer{attachment: a, closing: !lb.DeletionTimestamp.IsZero() && !leaves(a) || nodeAbandoned(a)}
-	s.out = mustDetach(a, lb.Name) && !s.closing && (lb.Spec.ControlPlane || !a.Spec.ControlPlane)
+	s.out = mustDetachFrom(a, lb) && !s.closing
 	for _, m := range a.Spec.Memberships {
 		if m.LoadBalancer == lb.Name {
 			s.add(m, true)

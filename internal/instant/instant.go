@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package instant compares instants of which the zero value means never.
+// Package instant compares instants. The zero value means that there is none.
 package instant
 
 import "time"
@@ -13,7 +13,7 @@ func Latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Earliest returns the earlier of two instants. The zero value means never: it is returned only if both are zero.
+// Earliest returns the earlier of two instants, the zero value only if both are zero.
 func Earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -197,9 +197,10 @@ func (c *cluster) reclaimedMachine(ctx context.Context, name string) (*v1alpha1.
 const reconnect = time.Second
 
 // follow calls seen with each version of an object, and with nil once the object is gone. It returns when seen is done
-// or fails. It restarts a watch that ends.
+// or fails, when the first read fails, or when a later request is denied. It restarts a watch that ends.
 func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.ScheduledMachine) (done bool, err error)) error {
-	for reached := false; ; {
+	reached := false
+	for {
 		m := &v1alpha1.ScheduledMachine{}
 		err := c.Get(ctx, c.key(name), m)
 		if apierrors.IsNotFound(err) {
@@ -214,7 +215,7 @@ func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.S
 			if done, err := c.watch(ctx, m, seen); done || err != nil {
 				return err
 			}
-		case !reached, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		case !reached, isDenied(err):
 			return failed("reading "+name, err)
 		}
 		again := time.NewTimer(reconnect)
@@ -226,12 +227,15 @@ func (c *cluster) follow(ctx context.Context, name string, seen func(*v1alpha1.S
 	}
 }
 
+// isDenied reports whether the API server denied a request to this user.
+func isDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+
 // watch runs one watch for follow. It returns false if the server ends the watch or does not answer.
 func (c *cluster) watch(ctx context.Context, m *v1alpha1.ScheduledMachine, seen func(*v1alpha1.ScheduledMachine) (bool, error)) (bool, error) {
 	w, err := c.Watch(ctx, &v1alpha1.ScheduledMachineList{}, client.InNamespace(m.Namespace), client.MatchingFields{metav1.ObjectNameField: m.Name},
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: m.ResourceVersion}})
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case isDenied(err):
 		return false, failed("watching "+m.Name, err)
 	case err != nil:
 		return false, nil // For example, the API server restarts: follow reads the object again.

@@ -80,7 +80,7 @@ func holdStages(m *v1alpha1.ScheduledMachine) []stage {
 		cpu = fmt.Sprintf("the CPU is not back: %s, %s frozen", counted(h.RunningPods, "pod still runs", "pods still run"), pods(h.FrozenPods))
 	}
 	list := []stage{{cpu, true}}
-	held := h.FrozenPods + h.RunningPods
+	held := heldPods(h)
 	switch memory := milliseconds(h.KilledAfterMilliseconds); {
 	case h.KilledAfterMilliseconds > 0 && h.KilledPods < held:
 		list = append(list, stage{fmt.Sprintf("the memory of %s is back after %s", counted(h.KilledPods, "killed pod", "killed pods"), memory), true})
@@ -91,6 +91,9 @@ func holdStages(m *v1alpha1.ScheduledMachine) []stage {
 	}
 	return list
 }
+
+// heldPods returns the number of pods that the hold concerns.
+func heldPods(h *v1alpha1.HoldReport) int32 { return h.FrozenPods + h.RunningPods }
 
 // boxStage is the last stage: nothing of the cluster is on the box any more.
 func boxStage(m *v1alpha1.ScheduledMachine) stage {
@@ -140,7 +143,7 @@ func (g giveBack) stillRunning() string {
 }
 
 func (g giveBack) memory() string {
-	if g.Hold == nil || g.Hold.KilledAfterMilliseconds == 0 || g.Hold.KilledPods < g.Hold.FrozenPods+g.Hold.RunningPods {
+	if g.Hold == nil || g.Hold.KilledAfterMilliseconds == 0 || g.Hold.KilledPods < heldPods(g.Hold) {
 		return ""
 	}
 	return milliseconds(g.Hold.KilledAfterMilliseconds)

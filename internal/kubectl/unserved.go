@@ -35,9 +35,9 @@ const (
 	// unservedAfter is the time after which an unserved machine is reported. Another replica takes over within a lease
 	// of 15 s.
 	unservedAfter = 30 * time.Second
-	// servedAfter is the time after which a request that a manager has recorded is reported. The phase may wait a minute
-	// for other owners: see wake.ReclaimTracker.
-	servedAfter = 90 * time.Second
+	// seenUnservedAfter is unservedAfter for a request that a manager has seen. The phase may wait a minute for other
+	// owners: see wake.ReclaimTracker.
+	seenUnservedAfter = 90 * time.Second
 )
 
 // waitingSince returns since when a manager should have acted on m, zero if m does not wait for one. Managers report no
@@ -53,7 +53,7 @@ func waitingSince(m *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 		return lastChange(m)
 	case m.BeingReclaimed() && !beingServed(m):
 		at := writer.Last(m.ManagedFields, requestField).Time()
-		if r, _ := m.ReclaimRequest(); r.SeenAt != "" && now.Sub(at) < servedAfter {
+		if r, _ := m.ReclaimRequest(); r.SeenAt != "" && now.Sub(at) < seenUnservedAfter {
 			return time.Time{}
 		}
 		return at

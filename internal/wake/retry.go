@@ -18,8 +18,8 @@ const (
 // MaxDepartureRetry is the maximum back-off while a machine is due to leave, or leaves: its departure has a deadline.
 const MaxDepartureRetry = 30 * time.Second
 
-// Backoff returns the rate limiter for failed reconciles. All controllers use it, except those for which a machine or its
-// owner waits: emergency reclaims, deletion hooks and load balancers.
+// Backoff returns the rate limiter for failed reconciles. All controllers use it, except emergency reclaims, deletion hooks
+// and load balancers: a machine or its owner waits for these.
 func Backoff() workqueue.TypedRateLimiter[ctrl.Request] { return backoff(maxRetry) }
 
 // DepartureBackoff is Backoff with the limit MaxDepartureRetry.

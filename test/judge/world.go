@@ -31,8 +31,8 @@ type machine struct {
 	cluster, parent Object
 	// ran reports that the Machine has had a Node. started reports that its departure has started.
 	ran, started bool
-	// refused is a record that the manager tried to write, and that the API server refused or did not answer. An urgent
-	// one stays: the planner may try to write another record after it.
+	// refused is a record that the manager tried to write, and that the API server refused or did not answer. See
+	// setRefused.
 	refused departure
 }
 
@@ -133,16 +133,24 @@ func (w *world) seeMachine(r Record) *start {
 // seeRefused processes a refused departure record.
 func (w *world) seeRefused(r Record) {
 	text, ok := r.Sent.sets(departureAnnotation)
-	if m := w.machines[r.uid()]; r.Object.isMachine() && m != nil && ok && r.ByManager() && !m.refused.urgent() {
-		m.refused, _ = departureOf(text)
+	if m := w.machines[r.uid()]; r.Object.isMachine() && m != nil && ok && r.ByManager() {
+		d, _ := departureOf(text)
+		m.setRefused(d)
 	}
 }
 
 // seeFailed processes a line about a write of a Machine that failed. A request without an answer may not be in the API
 // server's log, or without its content.
 func (w *world) seeFailed(l *Line) {
-	if m := w.machines[l.UID]; m != nil && l.Outcome == "api_error" && !m.refused.urgent() {
-		m.refused = departure{Reason: l.Reason}
+	if m := w.machines[l.UID]; m != nil && l.Outcome == "api_error" {
+		m.setRefused(departure{Reason: l.Reason})
+	}
+}
+
+// setRefused sets refused, unless it is an urgent record: the planner may try to write another one after it.
+func (m *machine) setRefused(d departure) {
+	if !m.refused.urgent() {
+		m.refused = d
 	}
 }
 
