@@ -86,6 +86,8 @@ type Holder struct {
 	unavailable string
 	// released means that no pod has a mark.
 	released bool
+	// paused are the pods that were released for an attempt to read the Node.
+	paused   []string
 	active   *activeHold
 	nextPass time.Time
 	// logged are the kinds of failures that were logged since the hold started.
@@ -264,6 +266,7 @@ func (h *Holder) step() time.Duration {
 	case freeze, freezeAndKill:
 		return h.hold(in, v)
 	default:
+		h.resume()
 		return 0
 	}
 }

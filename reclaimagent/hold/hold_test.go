@@ -227,6 +227,32 @@ func TestHolder(t *testing.T) {
 			writes:  and(freeze, release, freeze),
 			reports: []string{text(reclaim.HoldState{Pods: 2})},
 		},
+		"KilledAgain": {
+			reason: "Pods that ran for a read are killed again. The report stays.",
+			hold:   reclaim.HoldKill,
+			node:   Node{Requested: true},
+			story: func(a *agentProcess, h *fakeHost) {
+				a.UnblockRead(true)
+				a.steps()
+				h.pods["pod1"].empty, h.pods["pod2"].empty = false, false
+				a.UnblockRead(false)
+			},
+			writes:  and(freeze, []string{"kill pod1", "kill pod2"}, release, freeze, []string{"kill pod1", "kill pod2"}),
+			reports: []string{"pods=2 running=0 cpu_ms=0 killed=2 memory_ms=0"},
+		},
+		"ClearedDuringARead": {
+			reason: "A read that shows no request is followed by no kill.",
+			hold:   reclaim.HoldKill,
+			node:   Node{Requested: true},
+			story: func(a *agentProcess, _ *fakeHost) {
+				a.UnblockRead(true)
+				a.steps()
+				a.Observe(Node{})
+				a.UnblockRead(false)
+			},
+			writes:  and(freeze, []string{"kill pod1", "kill pod2"}, release),
+			reports: []string{"pods=2 running=0 cpu_ms=0 killed=2 memory_ms=0", ""},
+		},
 		"RefusedUnblocked": {
 			reason: "A hold after a refusal that came during such a pause is measured from its own match.",
 			hold:   reclaim.HoldFreezeOnly,
@@ -404,6 +430,40 @@ func TestHolder(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestUnknownNodeIsHeldAgain restarts an agent during a hold while the API server does not answer. Each attempt to read
+// the Node releases the pods, and the successor holds them again.
+func TestUnknownNodeIsHeldAgain(t *testing.T) {
+	const measured = "pods=1 running=0 cpu_ms=9 killed=0 memory_ms=0"
+	h := newFakeHost("pod1", "pod2")
+	h.pods["pod1"].podState = podState{marked: true, frozen: true}
+	a := newAgentProcess(openFake(h))
+	for range 2 {
+		a.UnblockRead(true)
+		a.steps()
+		if h.pods["pod1"].frozen {
+			t.Error("the read may need the pod")
+		}
+		a.UnblockRead(false)
+		a.steps()
+		if want := (podState{marked: true, frozen: true}); h.pods["pod1"].podState != want || h.pods["pod2"].marked {
+			t.Errorf("only the pods of the earlier agent process are held again: %+v, %+v", h.pods["pod1"], h.pods["pod2"])
+		}
+	}
+	a.Configure(withHold(reclaim.HoldFreezeOnly))
+	a.Observe(Node{Requested: true, Report: measured})
+	a.steps()
+	if len(a.reports) > 0 || !h.pods["pod2"].frozen {
+		t.Errorf("the hold goes on, with the report of the earlier agent process: %q, %+v", a.reports, h.pods["pod2"])
+	}
+	a.Observe(Node{Report: measured})
+	a.steps()
+	for name, p := range h.pods {
+		if p.marked || p.frozen {
+			t.Errorf("%s is %+v after the request", name, p)
+		}
 	}
 }
 

@@ -66,9 +66,12 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 			continue
 		}
 		known := h.active.pods[pod]
-		if known == nil {
+		switch {
+		case known == nil:
 			known, found = &heldPod{heldSince: now}, true
 			h.active.inherited = h.active.inherited || (first && s.marked)
+		case changed: // It ran for an attempt to read the Node, so its containers may have started again.
+			known.killed, known.gone = time.Time{}, time.Time{}
 		}
 		held[pod] = known
 	}
@@ -166,7 +169,7 @@ func (h *Holder) release(in *inputs) time.Duration {
 		if unready := h.ready(); unready != "" {
 			why = unready
 		} else {
-			h.released = h.releaseAll()
+			h.released = h.releaseAll(in.facts.releasedForRead)
 		}
 	}
 	switch {
@@ -187,8 +190,21 @@ func (h *Holder) release(in *inputs) time.Duration {
 	}
 }
 
-// releaseAll is one pass that releases all pods with a mark. It reports whether none is left.
-func (h *Holder) releaseAll() bool {
+// resume holds the paused pods again: an earlier agent process held them, and the Node is still unknown.
+func (h *Holder) resume() {
+	for _, pod := range h.paused {
+		_, changed, err := h.change(pod, podState.holdChanges)
+		if err != nil {
+			h.failed(metrics.HoldFreezing, err)
+		}
+		h.released = h.released && !changed
+	}
+	h.paused = nil
+}
+
+// releaseAll is one pass that releases all pods with a mark. It reports whether none is left. With pause, resume can
+// hold these pods again.
+func (h *Holder) releaseAll(pause bool) bool {
 	pods, err := h.tree.pods()
 	if err != nil {
 		h.failed(metrics.HoldReleasing, err)
@@ -203,6 +219,9 @@ func (h *Holder) releaseAll() bool {
 			left++
 		case changed:
 			count++
+			if pause {
+				h.paused = append(h.paused, pod)
+			}
 		}
 	}
 	h.o.Metrics.HeldPods.Store(int64(left))

@@ -98,7 +98,7 @@ func (m *history) event(rt *rapid.T) {
 	hold := rapid.SampledFrom([]reclaim.Hold{reclaim.HoldNone, reclaim.HoldFreeze, reclaim.HoldFreezeOnly, reclaim.HoldKill})
 	switch rapid.SampledFrom([]string{
 		"match", "match", "deliver", "deliver", "clear", "person", "kill", "kill", "term", "config", "gone", "add", "add", "remove",
-		"freeze", "unfreeze", "refuse",
+		"freeze", "unfreeze", "refuse", "read",
 	}).Draw(rt, "event") {
 	case "match":
 		if !m.requested && !m.gone {
@@ -168,6 +168,10 @@ func (m *history) event(rt *rapid.T) {
 			m.freeze(pod, false)
 			m.foreign[pod] = false
 		}
+	case "read":
+		m.agent.UnblockRead(true)
+		m.agent.steps()
+		m.agent.UnblockRead(false)
 	case "refuse":
 		if m.matched {
 			m.matched = false

@@ -24,15 +24,22 @@ func (r *Reporter) read(ctx context.Context, whole bool, attempts *attempts) (*n
 		accept = ""
 	}
 	var n *node
-	var started time.Time
+	var mismatch error
 	err := attempts.do(func() (err error) {
-		started = r.o.Now()
-		n, err = r.get(ctx, accept)
+		started := r.o.Now()
+		if n, err = r.get(ctx, accept); err == nil {
+			mismatch = r.observe(n, whole, started) // before the pods are held again
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	return n, mismatch
+}
+
+// observe passes a read to the Holder. It returns [ErrHostIdentity] if the Node describes another machine.
+func (r *Reporter) observe(n *node, whole bool, started time.Time) (mismatch error) {
 	observed := hold.Node{
 		// A taint counts only for a hold: it does not end the watch for processes.
 		Requested: n.requested() || slices.Contains(n.Spec.Taints, reclaimTaint),
@@ -40,17 +47,17 @@ func (r *Reporter) read(ctx context.Context, whole bool, attempts *attempts) (*n
 		Partial:   !whole,
 	}
 	if whole {
-		err = r.identify(n)
+		mismatch = r.identify(n)
 	}
-	if err != nil {
-		observed.Foreign = err.Error()
+	if mismatch != nil {
+		observed.Foreign = mismatch.Error()
 	}
 	for _, label := range controlPlaneLabels {
 		_, is := n.Metadata.Labels[label]
 		observed.ControlPlane = observed.ControlPlane || is
 	}
 	r.o.Holder.Observe(observed, started)
-	return n, err
+	return mismatch
 }
 
 // reads returns the attempts of the reads of one function.
