@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -60,10 +61,12 @@ func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, p
 	if o.forced {
 		done = v1alpha1.StepsSkippedReason
 	}
-	if err := r.report(ctx, s, metav1.ConditionTrue, done, o); err != nil {
-		return time.Time{}, err
+	reported := r.report(ctx, s, metav1.ConditionTrue, done, o)
+	if reported != nil && !apierrors.IsForbidden(reported) && !apierrors.IsInvalid(reported) {
+		return time.Time{}, reported
 	}
-	return time.Time{}, r.action(s).RemoveHooks(ctx, s.machine, o.skip, hook)
+	// An admission webhook that rejects the report does not hold the Machine.
+	return time.Time{}, errors.Join(reported, r.action(s).RemoveHooks(ctx, s.machine, o.skip, hook))
 }
 
 // checkSteps adds the verdicts of the steps to o.

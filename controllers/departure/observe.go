@@ -158,14 +158,20 @@ func (c *cluster) count(o *observation, now time.Time) {
 		}
 		e.neverRan = e.neverRan && children.NeverRan(m.Machine, m.scheduled)
 		left := children.LeavingSince(m.Machine, m.scheduled, now)
+		if e.deleted && m.DeletionTimestamp.IsZero() {
+			left = e.tried // The cache does not show the deletion yet.
+		}
 		if left.IsZero() {
 			e.started = false
 			c.addStaying(o, m, e)
 			continue
 		}
-		if first {
+		switch {
+		case first:
 			c.start(e, instant.Earliest(left.Add(time.Second), now)) // The record has a precision of one second.
-		} else {
+		case e.deleted:
+			c.start(e, instant.Earliest(e.tried, now))
+		default:
 			c.start(e, now)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -149,14 +148,19 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 	if m.record.ExpiredAt.IsZero() {
 		departures.WithLabelValues(key.Namespace, key.Name, string(a.Lane)).Inc()
 	}
-	if m.scheduled != nil { // The write may have taken long, and the schedule may have changed meanwhile.
+	// The write may have taken long, and the Cluster and the schedule may have changed meanwhile.
+	o := observation{cluster: &clusterv1.Cluster{}}
+	if err := r.Reader.Get(ctx, key, o.cluster); client.IgnoreNotFound(err) != nil {
+		return err // The next run deletes the Machine.
+	}
+	if m.scheduled != nil {
 		m.scheduled = m.scheduled.DeepCopy()
 		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(m.scheduled), m.scheduled); err != nil {
-			return err // The next run deletes the Machine.
+			return err
 		}
-		if annotations.HasPaused(m.scheduled) {
-			return nil
-		}
+	}
+	if o.isParentPaused(m) {
+		return nil
 	}
 	return r.delete(ctx, c, m, admitted)
 }
@@ -166,7 +170,11 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 // zero if never.
 func (m *machine) due(now time.Time) (due bool, change time.Time) {
 	switch {
-	case m.record.Interrupted, m.scheduled == nil, !m.DeletionTimestamp.IsZero():
+	case !m.DeletionTimestamp.IsZero():
+		return true, time.Time{}
+	case m.scheduled == nil, m.record.Urgent(): // Nothing requests the departure any more: the planner admits no urgent one.
+		return false, time.Time{}
+	case m.record.Interrupted:
 		return true, time.Time{}
 	case m.record.Reason == v1alpha1.ScheduledMachineDeleted:
 		return !m.scheduled.DeletionTimestamp.IsZero(), time.Time{}

@@ -3,13 +3,17 @@
 package departure_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -88,15 +92,24 @@ func TestALateAdmissionLeadsToADeletion(t *testing.T) {
 	}
 }
 
-// TestALateAdmissionOfAMachineThatStaysDeletesNothing changes the ScheduledMachine while the API server writes the
-// admission: its window opens again, or it is paused.
+// TestALateAdmissionOfAMachineThatStaysDeletesNothing changes the ScheduledMachine or the Cluster while the API server
+// writes the admission.
 func TestALateAdmissionOfAMachineThatStaysDeletesNothing(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.ScheduledMachine){
-		"Opens": func(sm *v1alpha1.ScheduledMachine) {
+	for name, change := range map[string]func(*world, *v1alpha1.ScheduledMachine){
+		"Opens": func(w *world, sm *v1alpha1.ScheduledMachine) {
 			sm.Spec.Schedule = v1alpha1.Schedule{DaysOfWeek: []string{"mon-sun"}, HoursOfDay: []string{"0-23"}}
+			w.must(w.Update(w.Context(), sm))
 		},
-		"IsPaused": func(sm *v1alpha1.ScheduledMachine) {
+		"IsPaused": func(w *world, sm *v1alpha1.ScheduledMachine) {
 			metav1.SetMetaDataAnnotation(&sm.ObjectMeta, clusterv1.PausedAnnotation, "")
+			w.must(w.Update(w.Context(), sm))
+		},
+		"IsGone": func(w *world, sm *v1alpha1.ScheduledMachine) { w.must(w.Delete(w.Context(), sm)) },
+		"ClusterIsPaused": func(w *world, _ *v1alpha1.ScheduledMachine) {
+			cluster := &clusterv1.Cluster{}
+			w.must(w.Get(w.Context(), lab, cluster))
+			cluster.Spec.Paused = new(true)
+			w.must(w.Update(w.Context(), cluster))
 		},
 	} {
 		w := newWorld(t, 10)
@@ -107,15 +120,46 @@ func TestALateAdmissionOfAMachineThatStaysDeletesNothing(t *testing.T) {
 			w.patching = nil
 			sm := &v1alpha1.ScheduledMachine{}
 			w.must(w.Get(w.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: box(3)}, sm))
-			change(sm)
-			w.must(w.Update(w.Context(), sm))
+			change(w, sm)
 		}
 		for range 60 {
-			w.after(max(w.plan(), time.Second))
+			_, _ = w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: lab})
+			w.after(time.Second)
 		}
-		if w.deletions != 0 {
+		if !w.machine(3).DeletionTimestamp.IsZero() {
 			t.Errorf("%s: it is deleted", name)
 		}
+	}
+}
+
+// TestAnUrgentDepartureIsNotAdmitted expires the record of a kill switch that was turned off before its Machine could be
+// deleted. Its ScheduledMachine removes the record.
+func TestAnUrgentDepartureIsNotAdmitted(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.change(3, func(m *clusterv1.Machine) {
+		children.Record(m, v1alpha1.NewDeparture(v1alpha1.KilledByPerson, w.clock.Now(), "a"))
+	})
+	if began := w.run(2 * time.Minute); len(began) > 0 {
+		t.Errorf("%v leave", began)
+	}
+}
+
+// TestALateCacheHoldsNoPlace has a cache that does not show a deletion for longer than the admission lasts.
+func TestALateCacheHoldsNoPlace(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
+	late := *w.machine(3)
+	w.stale = w.list()
+	if w.plan(); !slices.Equal(w.begin(), []int{3}) {
+		t.Fatal("the first does not leave")
+	}
+	w.stale = w.list()
+	w.stale[slices.IndexFunc(w.stale, func(m clusterv1.Machine) bool { return m.UID == late.UID })] = late
+	w.after(departurecap.Window + time.Second)
+	if w.plan(); !slices.Equal(w.begin(), []int{4}) {
+		t.Error("the second waits for the first, which has left")
 	}
 }
 
@@ -159,5 +203,26 @@ func TestALeaderWaitsForAnAdmissionOfTheOneBefore(t *testing.T) {
 	w.after(departurecap.Window)
 	if w.plan(); !slices.Equal(w.begin(), []int{5}) {
 		t.Error("the admission of another leader blocks its Cluster")
+	}
+}
+
+// TestARefusedStatusHoldsNoMachine has a webhook that refuses every change of a status.
+func TestARefusedStatusHoldsNoMachine(t *testing.T) {
+	w := newHookWorld(t, "a-lb")
+	w.leave()
+	w.admit()
+	w.Fail = func(n int) (before, after error) {
+		if strings.HasSuffix(w.Writes[n], "status") {
+			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource("machines").GroupResource(), w.machine.Name, errors.New("a webhook refuses it")), nil
+		}
+		return nil, nil
+	}
+	w.restart()
+	for range 5 {
+		_, _ = w.reconcile()
+		w.progress()
+	}
+	if w.Read(w.machine); w.held() != "pre-terminate" {
+		t.Errorf("it is held by %q", w.held())
 	}
 }

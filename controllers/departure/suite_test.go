@@ -77,7 +77,7 @@ type world struct {
 	hidden map[string]bool
 	stale  []clusterv1.Machine
 	// refused is the error of every patch, undeletable of every deletion. locked has the Machines that a webhook refuses to
-	// change and to delete. slow is how long each patch and live list takes.
+	// change and to delete. slow is how long each patch takes.
 	refused, undeletable error
 	// lost is the error of every patch that was applied. slowDelete is how long each deletion takes.
 	lost       error
@@ -90,6 +90,8 @@ type world struct {
 	patching func()
 	locked   map[string]bool
 	slow     time.Duration
+	// slowList is how long each live list takes.
+	slowList time.Duration
 	// bubble is when the synctest bubble of the test began, zero without one. In a bubble, parallel writes take as long as
 	// one.
 	bubble time.Time
@@ -389,7 +391,7 @@ func (o objects) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 
 func (o objects) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if o.live {
-		o.w.after(o.w.slow)
+		o.w.after(o.w.slowList)
 		if o.w.listed++; o.w.failing != nil {
 			return o.w.failing
 		}

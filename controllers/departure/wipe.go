@@ -128,8 +128,8 @@ func (c *cluster) staying(f departurecap.Fleet, left []departurecap.Candidate) r
 // checkLive confirms a suspected wipe with a live list. If the list fails, or if it differs from the specs that the
 // reconcilers read so that the result would change, the machines stay held. Such a check neither confirms nor resets.
 func (r *Reconciler) checkLive(ctx context.Context, key client.ObjectKey, c *cluster, o *observation, left []departurecap.Candidate, count rails.Count) (held bool, next time.Time) {
-	c.held, c.again = true, count.At.Add(rails.Apart)
 	unknown, unsure, err := r.compare(ctx, key, o, left)
+	c.held, c.again = true, r.Clock.Now().Add(rails.Apart) // After a slow list, the next run writes, and does not list.
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ScheduledMachines to confirm that nearly all would leave")
 		return c.held, c.again

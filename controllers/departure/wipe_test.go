@@ -4,6 +4,7 @@ package departure_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +201,22 @@ func TestACheckThatFailsNeitherConfirmsNorResets(t *testing.T) {
 	}
 }
 
+// TestASlowListHoldsNoOtherLane has live lists that take longer than a run of the planner.
+func TestASlowListHoldsNoOtherLane(t *testing.T) {
+	w := newGuarded(t, 40)
+	w.slowList = 12 * time.Second
+	w.wipe(v1alpha1.UnscheduledLane, 1)
+	w.leaves(v1alpha1.ScheduledLane, 39)
+	for w.listed < 2 {
+		next := w.plan()
+		if slices.Equal(w.begin(), []int{39}) {
+			return
+		}
+		w.after(max(next, time.Millisecond))
+	}
+	t.Error("a machine whose window has ended waits for the lists of a quarantine")
+}
+
 // confirm checks that three live lists confirm a wipe, and how many machines start to leave then.
 func (w *world) confirm(began int) {
 	w.Helper()
@@ -264,14 +281,19 @@ func TestOwnersAreNoWipe(t *testing.T) {
 	w.look(1, 0, "0")
 }
 
-// TestASettledClusterIsNotListed has a guarded Cluster without events.
+// TestASettledClusterIsNotListed has a guarded Cluster without a candidate, during the warm-up and after it.
 func TestASettledClusterIsNotListed(t *testing.T) {
-	w := newGuarded(t, 40)
+	w := newWorld(t, 40)
+	w.guarded = true
+	w.start()
 	for range 5 {
 		if next := w.look(0, 0, "0"); next != 0 {
 			t.Errorf("looks again in %s", next)
 		}
 		w.after(time.Minute)
+	}
+	if recorded := w.events(); len(recorded) > 0 {
+		t.Errorf("Events %q", recorded)
 	}
 }
 
