@@ -158,7 +158,7 @@ func (s *scope) facts(now time.Time) lifecycle.Facts {
 		Infrastructure: s.children.InfrastructureState(),
 		Bootstrap:      s.children.BootstrapState(),
 		Machine:        s.children.MachineState(),
-		Expedited:      s.children.Expedited(),
+		Expedited:      s.children.Removed(children.HonourHooks),
 		Claimed:        s.host.Standing >= hosts.Second,
 		Node:           s.nodeState,
 		ClockSuspect:   s.clockSuspect,

@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
@@ -148,11 +150,18 @@ func GraceDuring(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.T
 	return max(GraceOf(sm), recorded)
 }
 
-// DeadlineOf returns when the grace of a departure ends, zero if m is not leaving. See LeavingSince.
+// DeadlineOf returns when the grace of a departure ends, zero if m is not leaving. See LeavingSince. After a pause, during
+// which Cluster API drains nothing, it begins anew. Otherwise all machines that were leaving would lose their pods at the
+// end of the pause, without a drain.
 func DeadlineOf(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	since := LeavingSince(m, sm, now)
 	if since.IsZero() {
 		return time.Time{}
+	}
+	if sm != nil {
+		if p := conditions.Get(sm, clusterv1.PausedCondition); p != nil && p.Status == metav1.ConditionFalse {
+			since = instant.Latest(since, p.LastTransitionTime.Time)
+		}
 	}
 	return since.Add(GraceDuring(m, sm, now))
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
@@ -292,6 +293,12 @@ func TestGraceDuringADeparture(t *testing.T) {
 			}
 			if got := children.DeadlineOf(m, sm, now); !got.Equal(made.Add(want)) {
 				t.Errorf("the grace ends after %s, want %s", got.Sub(made), want)
+			}
+			if sm != nil {
+				conditions.Set(sm, metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: "NotPaused", LastTransitionTime: metav1.NewTime(made.Add(time.Hour))})
+				if got := children.DeadlineOf(m, sm, now); !got.Equal(made.Add(time.Hour + want)) {
+					t.Errorf("the grace ends %s after a pause, want %s", got.Sub(made.Add(time.Hour)), want)
+				}
 			}
 			m.DeletionTimestamp, m.Annotations = nil, nil
 			if got := children.DeadlineOf(m, sm, now); !got.IsZero() {

@@ -154,7 +154,7 @@ type Facts struct {
 	// Deadline is when the budget of the current departure is over. It is zero while the Machine is not
 	// leaving.
 	Deadline time.Time
-	// Expedited reports that all waits of the departure have been ended.
+	// Expedited reports that all waits of the departure have been ended, and the infrastructure is being deleted.
 	Expedited bool
 	// Node is the Node of an expedited Machine whose infrastructure is gone. It is Present or Leaving only if
 	// it is known to be the Node of this Machine. It is not read earlier.
