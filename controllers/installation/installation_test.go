@@ -394,6 +394,21 @@ func TestLeavingNode(t *testing.T) {
 	w.wantAgent(w.node, false)
 }
 
+// TestADeletedScheduledMachineKeepsItsAgent covers a safety rail that keeps the Machine of a deleted ScheduledMachine.
+func TestADeletedScheduledMachineKeepsItsAgent(t *testing.T) {
+	w := newWorld(t, "java")
+	w.settle()
+	w.optIn(w.node)
+	w.Edit(w.sm, func() { w.sm.Finalizers = []string{v1alpha1.ScheduledMachineFinalizer} })
+	w.Must(w.Client.Delete(t.Context(), w.sm))
+	w.want("its Machine stays", w.settle())
+	w.wantAgent(w.node, true)
+	w.Must(w.Client.Delete(t.Context(), w.machine(w.sm)))
+	w.want("its Machine leaves", w.settle(), optsOut)
+	w.Edit(w.sm, func() { w.sm.Finalizers = nil })
+	w.want("it was the last one", w.settle(), removes, reports)
+}
+
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	for i, u := range shipped(t) {
 		if i == 0 {

@@ -82,6 +82,25 @@ func TestANodeGetsItsAgent(t *testing.T) {
 	w.wantAgent("idea")
 }
 
+// deleteScheduledMachine deletes the ScheduledMachine, whose finalizer keeps it.
+func (w *world) deleteScheduledMachine() {
+	w.Helper()
+	w.Edit(w.sm, func() { w.sm.Finalizers = []string{v1alpha1.ScheduledMachineFinalizer} })
+	w.Must(w.Client.Delete(w.Context(), w.sm))
+}
+
+// TestTheAgentOfADeletedScheduledMachineStays covers a safety rail that keeps the Machine of a deleted ScheduledMachine.
+func TestTheAgentOfADeletedScheduledMachineStays(t *testing.T) {
+	w := named(t)
+	w.installed("")
+	w.deleteScheduledMachine()
+	w.writes("the Machine stays, so the owner has to be noticed", optsIn...)
+	w.wantAgent("java")
+	w.Edit(w.node, func() { delete(w.node.Labels, reclaim.AgentLabel) })
+	w.Must(w.Client.Delete(t.Context(), w.machine()))
+	w.writes("no agent for a Machine that is being deleted")
+}
+
 // TestAnAgentThatAPersonInstalledGetsItsConfiguration covers --agent-install=disabled: there is no result to wait for.
 func TestAnAgentThatAPersonInstalledGetsItsConfiguration(t *testing.T) {
 	w := named(t)

@@ -259,9 +259,10 @@ func (r *Reconciler) observePod(ctx context.Context, s *scope, reader client.Rea
 	return agentOn(pods.Items, s.host.Node), nil
 }
 
-// leaving reports whether the machine is being removed, or its owner has requested it.
+// leaving reports whether the machine is being removed, or its owner has requested it. A deleted ScheduledMachine does
+// not suffice: a safety rail can keep its Machine for days.
 func (s *scope) leaving() bool {
 	sm := s.scheduled
-	return sm.BeingReclaimed() || sm.Spec.KillSwitch || !sm.DeletionTimestamp.IsZero() ||
+	return sm.BeingReclaimed() || sm.Spec.KillSwitch ||
 		s.machine != nil && !s.machine.DeletionTimestamp.IsZero()
 }

@@ -381,6 +381,16 @@ func TestWhatIsLeavingIsLeftAlone(t *testing.T) {
 	}
 }
 
+// TestADeletedScheduledMachineIsReported covers a safety rail that keeps the Machine of a deleted ScheduledMachine.
+func TestADeletedScheduledMachineIsReported(t *testing.T) {
+	w := protected(t)
+	w.deleteScheduledMachine()
+	w.setReady(false)
+	w.want(metav1.ConditionTrue, "Watching", "")
+	w.clock.SetTime(w.clock.Now().Add(15 * time.Second))
+	w.want(metav1.ConditionFalse, "AgentNotRunning", "", written...)
+}
+
 // TestWhatCannotBeSeenIsUnknown covers a lost workload cluster.
 func TestWhatCannotBeSeenIsUnknown(t *testing.T) {
 	w := protected(t)

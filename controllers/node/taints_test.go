@@ -503,6 +503,15 @@ func TestAMachineThatLeavesIsLeftAlone(t *testing.T) {
 	}
 }
 
+// TestADeletedScheduledMachineKeepsItsTaints covers a safety rail that keeps the Machine of a deleted ScheduledMachine.
+func TestADeletedScheduledMachineKeepsItsTaints(t *testing.T) {
+	w := newTaintWorld(t, batch).withNode(true)
+	w.Edit(w.sm, func() { w.sm.Finalizers = []string{v1alpha1.ScheduledMachineFinalizer} })
+	w.Must(w.Client.Delete(t.Context(), w.sm))
+	w.settle()
+	w.want(metav1.ConditionTrue, "Applied", "", batch)
+}
+
 func TestMachineIsGone(t *testing.T) {
 	w := newTaintWorld(t, batch).withNode(true)
 	w.settle()

@@ -39,7 +39,7 @@ type Facts struct {
 	NotReadyReason      string
 	// AgentState is the agent's state annotation on the Node.
 	AgentState string
-	// HoldUnavailable is why the agent cannot do what spec.reclaimHold asks for, empty if it can. Hold is that value.
+	// HoldUnavailable is why the agent cannot hold pods, empty if it can. Hold is the value of spec.reclaimHold.
 	Hold, HoldUnavailable string
 	// Changed is how the machine IDs of host and Node differ, empty if they do not. Refused is the owner's request that
 	// is not served because of it.

@@ -75,15 +75,13 @@ func ForeignError(kind, name string) error {
 	return fmt.Errorf("%s %s exists and is %w, and is left alone", kind, name, ErrForeign)
 }
 
-// Uses reports whether a ScheduledMachine needs the agent in its Cluster.
-func Uses(sm *v1alpha1.ScheduledMachine) bool {
-	return !sm.Spec.AgentConfig().Inert() && (sm.DeletionTimestamp.IsZero() || sm.BeingReclaimed())
-}
+// Uses reports whether a ScheduledMachine needs the agent in its Cluster: it names programs to watch for.
+func Uses(sm *v1alpha1.ScheduledMachine) bool { return !sm.Spec.AgentConfig().Inert() }
 
-// OnNode reports whether the agent must run on the Node of a ScheduledMachine: it names programs to watch for, and
-// neither it nor its Machine is being deleted.
+// OnNode reports whether the agent must run on the Node of a ScheduledMachine. A Machine that is being deleted needs no
+// agent. A deleted ScheduledMachine needs one until then, because a safety rail can keep its Machine for days.
 func OnNode(sm *v1alpha1.ScheduledMachine, machine *clusterv1.Machine) bool {
-	return Uses(sm) && sm.DeletionTimestamp.IsZero() && machine != nil && machine.DeletionTimestamp.IsZero()
+	return Uses(sm) && machine != nil && machine.DeletionTimestamp.IsZero()
 }
 
 // NodeOf returns the name of the Node of a ConfigMap of the agent. The name of a ConfigMap can be a hash.

@@ -13,7 +13,7 @@ import (
 
 // agentDetectionNotes returns notes on whether the agent detects the owner's programs. It returns none if no controller
 // has reported on the machine, for example because its spec lists no programs, or if the owner has requested it. 5-Spot
-// removes the agent when the Machine or the ScheduledMachine is being deleted.
+// removes the agent when the Machine is being deleted.
 func agentDetectionNotes(m *v1alpha1.ScheduledMachine, giveBack string) []string {
 	if c := withStatus(m, v1alpha1.WorkloadClusterReachableCondition, metav1.ConditionFalse); c != nil && m.Status.MachineRef != nil {
 		return []string{notDetectingNote + giveBack, c.Message}
@@ -22,7 +22,7 @@ func agentDetectionNotes(m *v1alpha1.ScheduledMachine, giveBack string) []string
 	switch {
 	case c == nil, c.Reason == v1alpha1.NotConnectedReason, m.BeingReclaimed():
 		return nil
-	case ref != nil && ref.DeletionTimestamp != nil, !m.DeletionTimestamp.IsZero():
+	case ref != nil && ref.DeletionTimestamp != nil:
 		return []string{notDetectingNote + giveBack}
 	case c.Status == metav1.ConditionTrue:
 		notes := []string{"the machine notices when one of the agreed programs starts: " + strings.Join(m.Spec.KillIfCommands, ", ")}

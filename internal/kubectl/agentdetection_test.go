@@ -32,7 +32,7 @@ func TestWhyReportsWhetherTheAgentDetects(t *testing.T) {
 		"Leaves": {"The agent is removed before the drain.", metav1.ConditionTrue, v1alpha1.WatchingReason, []string{"does not notice", command}, func(m *v1alpha1.ScheduledMachine) {
 			m.Status.MachineRef = &v1alpha1.ChildReference{Name: "office-machine", DeletionTimestamp: &metav1.Time{Time: time.Unix(0, 0)}}
 		}},
-		"Deleted": {"The agent is removed although a rail holds the machine.", metav1.ConditionTrue, v1alpha1.WatchingReason, []string{"does not notice", command}, deletedAgo(time.Hour)},
+		"Deleted": {"The agent stays while a rail keeps the Machine.", metav1.ConditionTrue, v1alpha1.WatchingReason, []string{"notices when one of the agreed programs starts"}, deletedAgo(time.Hour)},
 		"Returns": {"It has noticed.", metav1.ConditionTrue, v1alpha1.WatchingReason, nil, func(m *v1alpha1.ScheduledMachine) {
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, v1alpha1.PersonsRequest("", "", time.Unix(0, 0)).String())
 		}},

@@ -17,13 +17,16 @@ func TestHeldDeparturesLeaveOwnersAlone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "held")
 	closes, deleted, owned, killed := l.running("closes", nil), l.running("deleted", nil), l.running("owned", nil), l.running("killed", nil)
-	alive, node := []family{l.family(closes), l.family(deleted)}, l.node(owned)
+	returned := l.running("returned", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillIfCommands = []string{"java"} })
+	alive, node, returnedNode := []family{l.family(closes), l.family(deleted), l.family(returned)}, l.node(owned), l.node(returned)
+	l.waitConfigured(workload, returnedNode.Name, "java")
 	engineer := l.person("engineer", rbacv1.PolicyRule{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: []string{"patch"}})
 
 	wantInOrder(t, engineer.run("hold-departures", l.Key.Name, "--reason", "INC-12"), "its departures are held", "release-departures "+l.Key.Name)
 	l.closeWindow(closes)
 	l.delete(deleted)
-	for _, sm := range []*v1alpha1.ScheduledMachine{closes, deleted} {
+	l.delete(returned)
+	for _, sm := range []*v1alpha1.ScheduledMachine{closes, deleted, returned} {
 		l.waitCondition(sm, v1alpha1.DepartureGatedCondition, metav1.ConditionTrue, v1alpha1.DeparturesHeldReason, "INC-12", "release-departures "+l.Key.Name)
 	}
 	l.askBack(node, "java")
@@ -38,6 +41,9 @@ func TestHeldDeparturesLeaveOwnersAlone(t *testing.T) {
 		}
 		return nil
 	})
+	l.waitConfigured(workload, returnedNode.Name, "java") // The agent still looks for the owner's programs.
+	l.askBack(returnedNode, "java")
+	l.waitGone(returned)
 	wantInOrder(t, engineer.run("release-departures", l.Key.Name), "its departures are released")
 	l.waitPhase(closes, inactive, metav1.ConditionTrue)
 	l.waitGone(deleted)
