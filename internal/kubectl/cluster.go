@@ -127,7 +127,12 @@ func (c *cluster) findInOtherNamespaces(ctx context.Context, name string, into *
 	if apierrors.IsForbidden(readErr) { // The API server's error names the namespace already.
 		return fmt.Errorf("%w: for another namespace, add -n NAMESPACE", readErr)
 	}
-	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", readErr, c.namespace)
+	return c.absent(readErr)
+}
+
+// absent returns the error for an object that the namespace does not have.
+func (c *cluster) absent(err error) error {
+	return fmt.Errorf("%w in namespace %s: for another, add -n NAMESPACE", err, c.namespace)
 }
 
 // list returns the objects of the namespace, or of all namespaces.

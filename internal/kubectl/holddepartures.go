@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -81,7 +82,7 @@ func (h *holdOptions) run(ctx context.Context, c *cluster, names []string) error
 		return err
 	}
 	if len(clusters) == 0 {
-		return write(c.Err, "No Clusters found.\n")
+		return write(c.Err, "No Clusters found"+c.inNamespace()+".\n")
 	}
 	var reason *string // null removes the annotation
 	if h.hold {
@@ -120,5 +121,8 @@ func (c *cluster) annotateCluster(ctx context.Context, key client.ObjectKey, rea
 	}
 	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err = c.Patch(ctx, object, client.RawPatch(types.MergePatchType, body), client.FieldOwner(writer.Plugin))
+	if apierrors.IsNotFound(err) && !c.chosen {
+		err = c.absent(err)
+	}
 	return failed("changing Cluster "+key.Name, err)
 }

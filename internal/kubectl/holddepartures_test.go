@@ -52,7 +52,7 @@ func TestHoldDepartures(t *testing.T) {
 		"SomeExist": {
 			"A name that is wrong does not keep the others from being held.",
 			[]string{"hold-departures", "mars", "prod"},
-			result{Out: held("farm", "prod"), Err: "error: changing Cluster mars: scheduledmachines.5spot.finos.org \"mars\" not found\n", Code: 1},
+			result{Out: held("farm", "prod"), Err: "error: changing Cluster mars: scheduledmachines.5spot.finos.org \"mars\" not found in namespace farm: for another, add -n NAMESPACE\n", Code: 1},
 			[]string{sent + "]]]"},
 		},
 		"None":   {"All of them must be meant.", []string{"hold-departures"}, result{Err: wrong, Code: 2}, nil},

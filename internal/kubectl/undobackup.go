@@ -88,7 +88,7 @@ func (u *undo) continueFromBackup(ctx context.Context, absent error) error {
 	object, err := readBackup(u.path(), u.namespace, u.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return failed(u.name, fmt.Errorf("%w in namespace %s, and there is no backup %s: if it is gone, create it again from its manifest", absent, u.namespace, u.path()))
+		return failed(u.name, fmt.Errorf("%w in namespace %s, and there is no backup %s: for another namespace, add -n NAMESPACE; if it is gone, create it again from its manifest", absent, u.namespace, u.path()))
 	case err != nil:
 		return err
 	case u.dryRun:

@@ -75,7 +75,7 @@ func (u *undoOptions) run(ctx context.Context, c *cluster, names []string) error
 			return err
 		}
 		if len(names) == 0 {
-			return write(c.Err, fmt.Sprintf("No ScheduledMachine of Cluster %s is being deleted.\n", u.clusterName))
+			return write(c.Err, fmt.Sprintf("No ScheduledMachine of Cluster %s%s is being deleted.\n", u.clusterName, c.inNamespace()))
 		}
 	}
 	var errs []error

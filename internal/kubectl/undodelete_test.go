@@ -390,7 +390,7 @@ func TestUndoDeleteOfACluster(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	a.wantUndone(t, dir)
-	if diff := cmp.Diff(result{Err: "No ScheduledMachine of Cluster mars is being deleted.\n"}, run("", "undo-delete", "--cluster", "mars", "--backup-dir", dir, config)); diff != "" {
+	if diff := cmp.Diff(result{Err: "No ScheduledMachine of Cluster mars in namespace farm is being deleted.\n"}, run("", "undo-delete", "--cluster", "mars", "--backup-dir", dir, config)); diff != "" {
 		t.Errorf("none: -want, +got:\n%s", diff)
 	}
 	const wrong = "error: give the names of ScheduledMachines, or --cluster for all of a Cluster that are being deleted, not both\n"
