@@ -413,7 +413,7 @@ func (c *closes) Close() error {
 	return nil
 }
 
-// connected is a cluster cache that returns the REST config of its cluster.
+// connected is a cluster cache with one connection.
 type connected struct {
 	clustercache.ClusterCache
 	config *rest.Config
