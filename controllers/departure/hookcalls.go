@@ -169,7 +169,7 @@ func (s *scope) began(phase hooksv1.Phase, now time.Time) time.Time {
 	if phase == hooksv1.BeforeTermination {
 		return s.machine.Status.Deletion.WaitForPreTerminateHookStartTime.Time
 	}
-	return children.LeavingSince(s.machine, s.scheduled, now)
+	return children.GraceBegan(s.machine, s.scheduled, now)
 }
 
 // request returns the request for the extensions.

@@ -158,8 +158,8 @@ func (c *cluster) count(o *observation, now time.Time) {
 		}
 		e.neverRan = e.neverRan && children.NeverRan(m.Machine, m.scheduled)
 		left := children.LeavingSince(m.Machine, m.scheduled, now)
-		if e.deleted && m.DeletionTimestamp.IsZero() {
-			left = e.tried // The cache does not show the deletion yet.
+		if e.deleted && m.DeletionTimestamp.IsZero() && now.Before(e.tried.Add(departurecap.MaxWait)) {
+			left = e.tried // The cache does not show the deletion yet. After MaxWait, it was undone by a restore.
 		}
 		if left.IsZero() {
 			e.started = false
@@ -276,7 +276,7 @@ func (o *observation) candidate(m *machine, e *member) (departurecap.Candidate, 
 		return departurecap.Candidate{}, false
 	}
 	state, record := children.StateOf(m.Machine, now)
-	requested := state == children.Requested
+	requested := state == children.Requested && (m.DeletionTimestamp.IsZero() || !record.Urgent()) // heldRecord replaces an urgent reason.
 	if m.record = record; !requested {
 		requested, m.record = children.Held(m.Machine, now), heldRecord(m, now)
 	}

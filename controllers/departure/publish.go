@@ -159,7 +159,7 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 			return err
 		}
 	}
-	if o.isParentPaused(m) {
+	if o.isParentPaused(m) || m.scheduled != nil && children.Orphaned(m.Machine, m.scheduled.UID) {
 		return nil
 	}
 	return r.delete(ctx, c, m, admitted)

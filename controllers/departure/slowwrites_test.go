@@ -104,6 +104,11 @@ func TestALateAdmissionOfAMachineThatStaysDeletesNothing(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&sm.ObjectMeta, clusterv1.PausedAnnotation, "")
 			w.must(w.Update(w.Context(), sm))
 		},
+		"IsCreatedAnew": func(w *world, sm *v1alpha1.ScheduledMachine) {
+			w.must(w.Delete(w.Context(), sm))
+			sm.UID, sm.ResourceVersion = "new", ""
+			w.must(w.Create(w.Context(), sm))
+		},
 		"IsGone": func(w *world, sm *v1alpha1.ScheduledMachine) { w.must(w.Delete(w.Context(), sm)) },
 		"ClusterIsPaused": func(w *world, _ *v1alpha1.ScheduledMachine) {
 			cluster := &clusterv1.Cluster{}
@@ -224,5 +229,21 @@ func TestARefusedStatusHoldsNoMachine(t *testing.T) {
 	}
 	if w.Read(w.machine); w.held() != "pre-terminate" {
 		t.Errorf("it is held by %q", w.held())
+	}
+}
+
+// TestAWithdrawnRequestOfAHeldMachineHasAnotherReason has another client delete a Machine with the expired record of an
+// owner's request. With that reason, the schedule would be turned off for an owner that wants nothing.
+func TestAWithdrawnRequestOfAHeldMachineHasAnotherReason(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.change(3, func(m *clusterv1.Machine) {
+		children.Record(m, v1alpha1.NewDeparture(v1alpha1.ReclaimedByOwner, w.clock.Now(), "a"))
+	})
+	w.run(2 * time.Minute)
+	w.must(w.Delete(w.Context(), w.machine(3)))
+	w.run(time.Minute)
+	if d, started := children.DepartureOf(w.machine(3), w.clock.Now()); !started || d.Reason != v1alpha1.DeletedByOthers {
+		t.Errorf("the record is %+v", d)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/instant"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/schedule"
 )
 
@@ -150,20 +151,30 @@ func GraceDuring(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.T
 	return max(GraceOf(sm), recorded)
 }
 
-// DeadlineOf returns when the grace of a departure ends, zero if m is not leaving. See LeavingSince. After a pause, during
-// which Cluster API drains nothing, it begins anew. Otherwise all machines that were leaving would lose their pods at the
-// end of the pause, without a drain.
-func DeadlineOf(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Time {
+// GraceBegan returns when the grace of a departure began, zero if m is not leaving. See LeavingSince. After a pause it
+// begins anew: 5-Spot has acted on nothing meanwhile, and Cluster API neither, if its Cluster was paused.
+func GraceBegan(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Time {
 	since := LeavingSince(m, sm, now)
-	if since.IsZero() {
+	if since.IsZero() || sm == nil {
+		return since
+	}
+	switch p := conditions.Get(sm, clusterv1.PausedCondition); {
+	case p == nil, p.LastTransitionTime.After(now.Add(rails.MaxSkew)): // The clock was ahead then.
+		return since
+	case p.Status == metav1.ConditionTrue:
+		return instant.Latest(since, now)
+	default:
+		return instant.Latest(since, p.LastTransitionTime.Time)
+	}
+}
+
+// DeadlineOf returns when the grace of a departure ends, zero if m is not leaving.
+func DeadlineOf(m *clusterv1.Machine, sm *v1alpha1.ScheduledMachine, now time.Time) time.Time {
+	began := GraceBegan(m, sm, now)
+	if began.IsZero() {
 		return time.Time{}
 	}
-	if sm != nil {
-		if p := conditions.Get(sm, clusterv1.PausedCondition); p != nil && p.Status == metav1.ConditionFalse {
-			since = instant.Latest(since, p.LastTransitionTime.Time)
-		}
-	}
-	return since.Add(GraceDuring(m, sm, now))
+	return began.Add(GraceDuring(m, sm, now))
 }
 
 // Outdated reports whether live lacks anything that desired applies, or was applied from another desired state.

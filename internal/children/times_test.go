@@ -294,15 +294,37 @@ func TestGraceDuringADeparture(t *testing.T) {
 			if got := children.DeadlineOf(m, sm, now); !got.Equal(made.Add(want)) {
 				t.Errorf("the grace ends after %s, want %s", got.Sub(made), want)
 			}
-			if sm != nil {
-				conditions.Set(sm, metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: "NotPaused", LastTransitionTime: metav1.NewTime(made.Add(time.Hour))})
-				if got := children.DeadlineOf(m, sm, now); !got.Equal(made.Add(time.Hour + want)) {
-					t.Errorf("the grace ends %s after a pause, want %s", got.Sub(made.Add(time.Hour)), want)
-				}
-			}
 			m.DeletionTimestamp, m.Annotations = nil, nil
 			if got := children.DeadlineOf(m, sm, now); !got.IsZero() {
 				t.Errorf("a Machine that stays has the deadline %s", got)
+			}
+		})
+	}
+}
+
+// TestTheGraceAfterAPause checks when the grace begins.
+func TestTheGraceAfterAPause(t *testing.T) {
+	now := made.Add(time.Hour)
+	for name, tc := range map[string]struct {
+		status  metav1.ConditionStatus
+		changed time.Time
+		want    time.Time
+	}{
+		"Paused":     {metav1.ConditionTrue, made.Add(time.Minute), now},
+		"Ended":      {metav1.ConditionFalse, made.Add(time.Minute), made.Add(time.Minute)},
+		"Before":     {metav1.ConditionFalse, made.Add(-time.Minute), made},
+		"ClockAhead": {metav1.ConditionFalse, now.Add(24 * time.Hour), made},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := v1alpha1.NewDeparture(v1alpha1.WindowClosed, made, "a")
+			d.MachineUID = "machine"
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+				UID: "machine", DeletionTimestamp: new(metav1.NewTime(made)), Annotations: map[string]string{v1alpha1.DepartureAnnotation: d.String()},
+			}}
+			sm := &v1alpha1.ScheduledMachine{}
+			conditions.Set(sm, metav1.Condition{Type: clusterv1.PausedCondition, Status: tc.status, Reason: "Test", LastTransitionTime: metav1.NewTime(tc.changed)})
+			if got := children.GraceBegan(m, sm, now); !got.Equal(tc.want) {
+				t.Errorf("it begins at %s, want %s", got, tc.want)
 			}
 		})
 	}

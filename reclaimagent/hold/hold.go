@@ -86,7 +86,7 @@ type Holder struct {
 	unavailable string
 	// released means that no pod has a mark.
 	released bool
-	// paused are the pods that were released for an attempt to read the Node.
+	// paused are the pods that were released for an attempt to reach the API server before the Node was read.
 	paused   []string
 	active   *activeHold
 	nextPass time.Time

@@ -240,6 +240,20 @@ func TestHolder(t *testing.T) {
 			writes:  and(freeze, []string{"kill pod1", "kill pod2"}, release, freeze, []string{"kill pod1", "kill pod2"}),
 			reports: []string{"pods=2 running=0 cpu_ms=0 killed=2 memory_ms=0"},
 		},
+		"DeviceOpenedDuringARead": {
+			reason: "A pod that ran for a read is searched again.",
+			hold:   reclaim.HoldFreeze,
+			host:   func(h *fakeHost) { h.device = noDevice },
+			node:   Node{Requested: true},
+			story: func(a *agentProcess, h *fakeHost) {
+				a.UnblockRead(true)
+				a.steps()
+				h.device = holdsDevice
+				a.UnblockRead(false)
+			},
+			writes:  and(freeze, release, freeze, []string{"kill pod2"}),
+			reports: []string{text(reclaim.HoldState{Pods: 2})},
+		},
 		"ClearedDuringARead": {
 			reason: "A read that shows no request is followed by no kill.",
 			hold:   reclaim.HoldKill,
@@ -433,26 +447,26 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// TestUnknownNodeIsHeldAgain restarts an agent during a hold while the API server does not answer. Each attempt to read
-// the Node releases the pods, and the successor holds them again.
+// TestUnknownNodeIsHeldAgain restarts an agent during a hold while the API server does not answer. Each attempt to reach
+// it releases the pods, and the successor holds them again.
 func TestUnknownNodeIsHeldAgain(t *testing.T) {
 	const measured = "pods=1 running=0 cpu_ms=9 killed=0 memory_ms=0"
 	h := newFakeHost("pod1", "pod2")
 	h.pods["pod1"].podState = podState{marked: true, frozen: true}
 	a := newAgentProcess(openFake(h))
-	for range 2 {
-		a.UnblockRead(true)
+	a.Configure(withHold(reclaim.HoldFreezeOnly))
+	for _, unblock := range []func(bool){a.UnblockRead, a.Unblock, a.UnblockRead} {
+		unblock(true)
 		a.steps()
 		if h.pods["pod1"].frozen {
-			t.Error("the read may need the pod")
+			t.Error("the attempt may need the pod")
 		}
-		a.UnblockRead(false)
+		unblock(false)
 		a.steps()
 		if want := (podState{marked: true, frozen: true}); h.pods["pod1"].podState != want || h.pods["pod2"].marked {
 			t.Errorf("only the pods of the earlier agent process are held again: %+v, %+v", h.pods["pod1"], h.pods["pod2"])
 		}
 	}
-	a.Configure(withHold(reclaim.HoldFreezeOnly))
 	a.Observe(Node{Requested: true, Report: measured})
 	a.steps()
 	if len(a.reports) > 0 || !h.pods["pod2"].frozen {
@@ -464,6 +478,23 @@ func TestUnknownNodeIsHeldAgain(t *testing.T) {
 		if p.marked || p.frozen {
 			t.Errorf("%s is %+v after the request", name, p)
 		}
+	}
+}
+
+// TestReleasedPodsAreNotHeldAgain ends the hold for good during an attempt to read a Node that was not read yet.
+func TestReleasedPodsAreNotHeldAgain(t *testing.T) {
+	h := newFakeHost("pod1")
+	h.pods["pod1"].podState = podState{marked: true, frozen: true}
+	a := newAgentProcess(openFake(h))
+	a.UnblockRead(true)
+	a.steps()
+	a.Configure(withHold(reclaim.HoldNone))
+	a.UnblockRead(false)
+	a.steps()
+	a.Configure(withHold(reclaim.HoldFreezeOnly))
+	a.steps()
+	if h.pods["pod1"].frozen {
+		t.Error("it is held again")
 	}
 }
 

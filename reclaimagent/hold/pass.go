@@ -70,8 +70,9 @@ func (h *Holder) freezeAll(now time.Time) (found bool) {
 		case known == nil:
 			known, found = &heldPod{heldSince: now}, true
 			h.active.inherited = h.active.inherited || (first && s.marked)
-		case changed: // It ran for an attempt to read the Node, so its containers may have started again.
+		case changed: // It ran for an attempt to reach the API server, so its containers may have started again.
 			known.killed, known.gone = time.Time{}, time.Time{}
+			known.searchStarted, known.searchEnded = time.Time{}, false
 		}
 		held[pod] = known
 	}
@@ -161,15 +162,16 @@ func (h *Holder) countLate(kind metrics.HoldFailure, done func(*heldPod) bool) {
 // release ends the hold. It returns the delay until the next attempt, zero if no pod has a mark.
 func (h *Holder) release(in *inputs) time.Duration {
 	h.nextPass = time.Time{}
-	if !in.facts.releasedForRequest && !in.facts.releasedForRead { // the hold continues after the attempt, with the times of its first freeze
-		h.active = nil
+	attempt := in.facts.releasedForRequest || in.facts.releasedForRead
+	if !attempt { // Otherwise the hold continues after the attempt, with the times of its first freeze.
+		h.active, h.paused = nil, nil
 	}
 	why := in.facts.refused
 	if !h.released {
 		if unready := h.ready(); unready != "" {
 			why = unready
 		} else {
-			h.released = h.releaseAll(in.facts.releasedForRead)
+			h.released = h.releaseAll(attempt && !in.facts.observed)
 		}
 	}
 	switch {
