@@ -122,6 +122,12 @@ func TestJudge(t *testing.T) {
 			v1alpha1.ReclaimRecord{},
 			lifecycle.FreshRequest,
 		},
+		"UnreadableTime": {
+			"The same as no time.",
+			requestingNode(before, before, func(n *corev1.Node) { n.Annotations[reclaimapi.RequestedAtAnnotation] = "yesterday" }), machine,
+			v1alpha1.ReclaimRecord{},
+			lifecycle.FreshRequest,
+		},
 		"ServedWithoutATime": {
 			"The API server stored both at one time: they are one request.",
 			requestingNode(after, after, untimed(after)), machine,

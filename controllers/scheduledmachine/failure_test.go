@@ -25,7 +25,7 @@ func requestFor(sm *v1alpha1.ScheduledMachine) ctrl.Request {
 }
 
 func TestForeignObjectIsNeverTouched(t *testing.T) {
-	for _, name := range []string{"box-bootstrap", "box-infra", "box-machine"} {
+	for name, field := range map[string]string{"box-bootstrap": "bootstrapSpec", "box-infra": "infrastructureSpec", "box-machine": "machineTemplate"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			foreign := foreignObject(w, name)
@@ -34,11 +34,16 @@ func TestForeignObjectIsNeverTouched(t *testing.T) {
 			w.clock.SetTime(monday.Add(time.Hour))
 			w.settle()
 			w.want(v1alpha1.PhaseError, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, v1alpha1.ReferencesInvalidReason)
-			if got := conditions.GetMessage(w.sm, v1alpha1.ReferencesValidCondition); !strings.Contains(got, name) {
-				t.Errorf("the object is not named: %q", got)
+			got := conditions.GetMessage(w.sm, v1alpha1.ReferencesValidCondition)
+			if !strings.Contains(got, "spec."+field+": ") || !strings.Contains(got, name+" exists but does not belong to this ScheduledMachine") {
+				t.Errorf("the message does not contain the field and the object: %q", got)
 			}
 			w.edit(func(sm *v1alpha1.ScheduledMachine) { sm.Spec.KillSwitch = true })
 			w.settle()
+			w.want(v1alpha1.PhaseTerminated, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.TerminatedReason)
+			if !w.sm.Status.InSchedule {
+				t.Error("status.inSchedule is false in the window")
+			}
 			if !w.Read(foreign) || foreign.GetResourceVersion() != version || !foreign.GetDeletionTimestamp().IsZero() {
 				t.Errorf("touched: %+v", foreign)
 			}
@@ -110,8 +115,10 @@ func TestEditsApplyAtTheNextWindow(t *testing.T) {
 	})
 	w.settle()
 	w.want(v1alpha1.PhaseActive, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.MachineRunningReason)
-	if got := w.sm.Status.Message; !strings.Contains(got, "edits of spec.infrastructureSpec apply at the next window") {
-		t.Errorf("the status does not say so: %q", got)
+	for _, got := range []string{w.sm.Status.Message, conditions.GetMessage(w.sm, v1alpha1.ReferencesValidCondition)} {
+		if !strings.Contains(got, "edits of spec.infrastructureSpec apply at the next window") {
+			t.Errorf("the status does not say so: %q", got)
+		}
 	}
 	if again, _ := w.infra(); again.GetResourceVersion() != i.GetResourceVersion() {
 		t.Error("applied at once")
@@ -155,6 +162,9 @@ func TestMissingClusterWaits(t *testing.T) {
 	if got, want := w.sm.Status.Message, "spec.clusterName: Cluster later does not exist"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	w.Create(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.sm.Namespace, Name: "later"}, Spec: testenv.Cluster(w.sm.Namespace).Spec})
+	w.settle()
+	w.want(v1alpha1.PhaseActive, v1alpha1.ReferencesValidCondition, metav1.ConditionTrue, v1alpha1.ReferencesValidReason)
 }
 
 func TestSettledWritesNothing(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -142,4 +143,20 @@ func TestAClockThatWasSetIsCaughtUpWith(t *testing.T) {
 	w.becomes("nothing is wanted yet", func() bool { w.Read(w.sm); return w.sm.Status.Phase == v1alpha1.PhaseInactive })
 	w.clock.SetTime(monday.Add(time.Minute))
 	w.becomes("the machine joins", func() bool { _, made := w.machine(); w.Read(w.sm); return made })
+}
+
+// TestEventsOfProviderObjectsEnqueueTheMachine checks the watches that start when a kind is first used.
+func TestEventsOfProviderObjectsEnqueueTheMachine(t *testing.T) {
+	w := newWorld(t, nil)
+	w.clock.SetTime(monday.Add(time.Hour))
+	w.run(time.Hour)
+	w.becomes("the machine joins", func() bool { _, made := w.machine(); w.Read(w.sm); return made && w.sm.Status.MachineRef != nil })
+	for what, read := range map[string]func() (*unstructured.Unstructured, bool){"bootstrap config": w.bootstrap, "infrastructure machine": w.infra} {
+		u, _ := read()
+		w.Edit(u, func() { u.SetLabels(nil) })
+		w.becomes("the label of the "+what+" is restored", func() bool {
+			u, made := read()
+			return made && u.GetLabels()[v1alpha1.ScheduledMachineLabel] == w.sm.Name
+		})
+	}
 }

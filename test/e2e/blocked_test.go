@@ -21,19 +21,6 @@ import (
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
 )
 
-func TestMissingClusterIsNamedAndWaitedFor(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newNamespace(t, "nocluster")
-	sm := l.started("box", nil)
-	l.waitPhase(sm, pending, metav1.ConditionFalse)
-	l.waitCondition(sm, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, "ReferencesInvalid", "spec.clusterName", "Cluster nocluster does not exist")
-	l.wantNothing(sm)
-	l.newCluster()
-	l.waitPhase(sm, active, metav1.ConditionTrue)
-	l.wantRunning(sm)
-}
-
 func TestUnknownKindIsNamedAndWaitedFor(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -70,79 +57,6 @@ func TestUnknownKindIsNamedAndWaitedFor(t *testing.T) {
 	}
 }
 
-func TestErrorEndsWithAnEdit(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, "fixkind")
-	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.InfrastructureSpec.Kind = "MisspeltMachine" })
-	h := l.follow(sm)
-	l.waitPhase(sm, failed, metav1.ConditionFalse)
-	l.edit(sm, func() { sm.Spec.InfrastructureSpec.Kind = "PlaneMachine" })
-	l.waitPhase(sm, active, metav1.ConditionTrue)
-	h.want(l, pending, failed, pending, active)
-}
-
-func TestErrorEndsWithTheWindow(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "errwindow")
-	sm := l.started("box", func(sm *v1alpha1.ScheduledMachine) { sm.Spec.BootstrapSpec.Kind = "MisspeltConfig" })
-	l.waitPhase(sm, failed, metav1.ConditionFalse)
-	l.closeWindow(sm)
-	l.waitPhase(sm, inactive, metav1.ConditionTrue)
-	l.wantNothing(sm)
-	l.openWindow(sm)
-	l.waitPhase(sm, failed, metav1.ConditionFalse)
-	l.killSwitch(sm, true)
-	l.waitPhase(sm, terminated, metav1.ConditionTrue)
-}
-
-func TestForeignObjectOfAChildsNameIsNeverTouched(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, "foreign")
-	cases := map[string]struct {
-		object func(family) client.Object
-		field  string
-	}{
-		"Machine": {func(f family) client.Object {
-			f.machine.Spec.ClusterName = l.Key.Name
-			f.machine.Spec.Bootstrap.DataSecretName = new("none")
-			f.machine.Spec.InfrastructureRef.APIGroup, f.machine.Spec.InfrastructureRef.Kind = infrav1.GroupVersion.Group, "PlaneMachine"
-			f.machine.Spec.InfrastructureRef.Name = "somebody-elses"
-			return f.machine
-		}, "spec.machineTemplate"},
-		"Infrastructure": {func(f family) client.Object { return f.infra }, "spec.infrastructureSpec"},
-		"Bootstrap":      {func(f family) client.Object { return f.bootstrap }, "spec.bootstrapSpec"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := *l
-			l.t = t
-			sm := l.scheduledMachine(slug(name), infrav1.PlaneMachineSpec{})
-			foreign := tc.object(familyOf(sm))
-			l.create(foreign)
-			l.create(sm)
-			l.waitPhase(sm, failed, metav1.ConditionFalse)
-			l.waitCondition(sm, v1alpha1.ReferencesValidCondition, metav1.ConditionFalse, "ReferencesInvalid", tc.field, foreign.GetName(), "does not belong to this ScheduledMachine")
-			l.killSwitch(sm, true)
-			l.waitPhase(sm, terminated, metav1.ConditionTrue)
-			l.killSwitch(sm, false)
-			l.waitPhase(sm, failed, metav1.ConditionFalse)
-			holds(t, shortly, func(ctx context.Context) error { return unchanged(ctx, foreign) })
-			for _, w := range l.writes(0) {
-				if w.ObjectRef.Name == foreign.GetName() && w.ObjectRef.Resource != "events" && accepted(w) {
-					t.Errorf("somebody else's object must not be written: %s", describe(w))
-				}
-			}
-			l.delete(foreign)
-			l.waitPhase(sm, active, metav1.ConditionTrue)
-			l.delete(sm)
-			l.waitGone(sm)
-			l.nothingLeft(sm)
-		})
-	}
-}
-
 func TestForeignObjectOutlivesTheScheduledMachine(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -160,7 +74,7 @@ func TestForeignObjectOutlivesTheScheduledMachine(t *testing.T) {
 func TestRefusalByAPolicyIsShownAndGotOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "policy")
-	lift := l.refuse(infrav1.GroupVersion.Group, "planemachines", "the data centre is full", admissionv1.Create)
+	lift := l.refusePlaneMachines("the data centre is full")
 	sm := l.started("box", nil)
 	l.waitPhase(sm, failed, metav1.ConditionFalse)
 	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "ReconcileFailed", "the data centre is full")
@@ -171,51 +85,20 @@ func TestRefusalByAPolicyIsShownAndGotOver(t *testing.T) {
 	l.waitPhase(sm, active, metav1.ConditionTrue)
 }
 
-func TestFailingProviderIsShownAndDepartureStillWorks(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "hang")
-	sm := l.started("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{Provision: infrav1.Hang}})
-	l.waitPhase(sm, active, metav1.ConditionFalse)
-	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "MachineNotReady", "Machine is not ready")
-	if sm.Status.NodeRef != nil {
-		t.Errorf("there is no Node to refer to: %+v", sm.Status.NodeRef)
-	}
-	l.closeWindow(sm)
-	l.waitPhase(sm, inactive, metav1.ConditionTrue)
-	l.wantNothing(sm)
-}
-
-// refuse makes the API server reject requests in the lab's namespace, and returns when that is in effect, if it can be
-// probed. lift ends it.
-func (l *lab) refuse(group, resource, why string, operations ...admissionv1.OperationType) (lift func()) {
+// refusePlaneMachines makes the API server reject new PlaneMachines in the lab's namespace, and returns when that is in
+// effect. lift ends it.
+func (l *lab) refusePlaneMachines(why string) (lift func()) {
 	l.t.Helper()
-	lift = l.specs().Refuse(group, resource, why, operations...)
-	if probe := l.probe(resource); probe != nil && slices.Contains(operations, admissionv1.Create) {
-		l.until(func(ctx context.Context) error {
-			if err := shared.Management.Client.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll); err == nil || !strings.Contains(err.Error(), why) {
-				return fmt.Errorf("%s are not refused: %w", resource, err)
-			}
-			return nil
-		})
-	}
-	return lift
-}
-
-// probe returns an object of a resource for a trial creation, nil if there is none.
-func (l *lab) probe(resource string) client.Object {
-	meta := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: "probe"}
-	switch resource {
-	case "planemachines":
-		return &infrav1.PlaneMachine{ObjectMeta: meta}
-	case "machines":
-		return &clusterv1.Machine{ObjectMeta: meta, Spec: clusterv1.MachineSpec{
-			ClusterName: l.Key.Name, Bootstrap: clusterv1.Bootstrap{DataSecretName: new("probe")},
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "PlaneMachine", Name: "probe"},
-		}}
-	default:
+	lift = l.specs().Refuse(infrav1.GroupVersion.Group, "planemachines", why, admissionv1.Create)
+	probe := metav1.ObjectMeta{Namespace: l.Key.Namespace, Name: "probe"}
+	l.until(func(ctx context.Context) error {
+		err := shared.Management.Client.Create(ctx, &infrav1.PlaneMachine{ObjectMeta: probe}, client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), why) {
+			return fmt.Errorf("PlaneMachines are not refused: %w", err)
+		}
 		return nil
-	}
+	})
+	return lift
 }
 
 // installKind installs an infrastructure kind without a controller.

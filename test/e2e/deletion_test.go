@@ -56,7 +56,7 @@ func TestDeletionLeavesNothingBehind(t *testing.T) {
 			reason: "a Machine that stayed leaves with its ScheduledMachine",
 			make: func(l *lab, name string) *v1alpha1.ScheduledMachine {
 				sm := l.running(name, nil)
-				l.enable(sm, false)
+				l.disable(sm)
 				l.waitPhase(sm, disabled, "")
 				return sm
 			},
@@ -105,23 +105,6 @@ func TestDeletionLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestDeletionDrainsBeforeItLetsGo(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "deldrain")
-	sm := l.running("box", nil)
-	h := l.follow(sm)
-	pod, pdb := l.runPinned(sm, "deldrain-work")
-	l.delete(sm)
-	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "ShuttingDown", pod.Name)
-	l.survives(pod)
-	l.must(workload.Client.Delete(timeout(t, patience), pdb))
-	l.waitGone(sm)
-	l.nothingLeft(sm)
-	l.wantEvicted(pod)
-	h.want(l, active, leaving)
-}
-
 func TestKillSwitchEndsTheGraceOfADeletion(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -156,7 +139,7 @@ func TestDeletionOfTheClusterTakesItsScheduledMachinesAlong(t *testing.T) {
 	running := l.running("running", nil)
 	idle := l.started("idle", outside)
 	off := l.running("off", nil)
-	l.enable(off, false)
+	l.disable(off)
 	l.waitPhase(idle, inactive, "")
 	l.waitPhase(off, disabled, "")
 	l.runPinned(running, "delcluster-work")

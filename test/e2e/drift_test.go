@@ -89,7 +89,7 @@ func TestMachineOfADisabledScheduleIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "offdrift")
 	sm := l.running("box", nil)
-	l.enable(sm, false)
+	l.disable(sm)
 	l.waitPhase(sm, disabled, "")
 	machine := l.family(sm).machine
 	l.delete(machine)
@@ -102,18 +102,4 @@ func TestMachineOfADisabledScheduleIsNotReplaced(t *testing.T) {
 	})
 	l.waitPhase(sm, disabled, metav1.ConditionTrue)
 	l.nothingLeft(sm)
-}
-
-func TestDepartureWaitsForTheInfrastructure(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "delfail")
-	sm := l.running("box", nil, infrav1.PlaneMachineSpec{Faults: infrav1.Faults{Deletion: infrav1.Fail}})
-	infra := l.family(sm).infra
-	l.closeWindow(sm)
-	l.waitCondition(sm, v1alpha1.MachineReadyCondition, metav1.ConditionFalse, "WaitingForInfrastructureDeletion")
-	l.waitPhase(sm, leaving, metav1.ConditionFalse)
-	l.edit(infra, func() { infra.Spec.Faults.Deletion = "" })
-	l.waitPhase(sm, inactive, metav1.ConditionTrue)
-	l.wantNothing(sm)
 }

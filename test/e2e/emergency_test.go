@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,14 +13,11 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/finos/cluster-api-addon-provider-5spot/test/infrastructure/api/infrastructure/v1beta1"
-	"github.com/finos/cluster-api-addon-provider-5spot/test/plane"
 	"github.com/finos/cluster-api-addon-provider-5spot/test/specs"
 )
 
@@ -128,40 +124,6 @@ func TestEmergencyInTheMiddleOfADrain(t *testing.T) {
 	h.want(l, active, leaving, emergency, disabled)
 }
 
-func TestOnlyTheLiteralTrueEjects(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "literal")
-	sm := l.running("box", nil)
-	node, before := l.node(sm), l.family(sm)
-	for _, value := range []string{"false", "0", "", "True", "TRUE", "1", "yes", " true", "true ", "true\n"} {
-		l.annotate(node, map[string]string{reclaim.RequestedAnnotation: value, reclaim.ReasonAnnotation: "process-match: java"})
-		holds(t, 300*time.Millisecond, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
-	}
-	holds(t, 2*time.Second, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
-	l.waitPhase(sm, active, metav1.ConditionTrue)
-	l.annotate(node, map[string]string{reclaim.RequestedAnnotation: "true"})
-	l.wantReclaimed(sm, "java")
-}
-
-func TestReEnablingWhileTheOwnerIsThereEjectsAgain(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, "again")
-	sm := l.running("box", nil)
-	for range 3 {
-		machine := l.family(sm).machine
-		l.askBack(l.node(sm), "steam")
-		l.wantReclaimed(sm, "steam")
-		l.waitGone(machine)
-		l.enable(sm, true)
-		l.waitPhase(sm, active, metav1.ConditionTrue)
-		if c := condition(sm, v1alpha1.ScheduledCondition); c.Reason != "ScheduleActive" {
-			t.Errorf("whoever turns the schedule on again has read why it was off, got %s", c.Reason)
-		}
-	}
-	l.wantEvents(sm, "Warning RapidReReclaim Reclaimed 3 times within 10m0s")
-}
-
 func TestRequestOlderThanTheMachineIsClearedAndDoesNotEject(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -182,28 +144,6 @@ func TestRequestOlderThanTheMachineIsClearedAndDoesNotEject(t *testing.T) {
 		reclaim.RequestedAtAnnotation: time.Now().Add(-time.Minute * 30).UTC().Format(time.RFC3339),
 	})
 	l.wantReclaimed(sm, "new")
-}
-
-func TestClockOfTheNodeDoesNotCostTheOwnerTheBox(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "clock")
-	for name, at := range map[string]string{
-		"ahead":      time.Now().Add(48 * time.Hour).UTC().Format(time.RFC3339),
-		"behind":     time.Now().Add(-48 * time.Hour).UTC().Format(time.RFC3339),
-		"unreadable": "yesterday",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := *l
-			l.t = t
-			sm := l.running(name, nil)
-			l.annotate(l.node(sm), map[string]string{
-				reclaim.RequestedAnnotation: "true", reclaim.ReasonAnnotation: "process-match: java", reclaim.RequestedAtAnnotation: at,
-			})
-			l.wantReclaimed(sm, "java")
-		})
-	}
 }
 
 func TestRequestWithoutAReasonCounts(t *testing.T) {
@@ -236,7 +176,7 @@ func TestSlowInfrastructureKeepsTheScheduleOn(t *testing.T) {
 		return nil
 	})
 	// A person's "off" in the middle must not end the emergency.
-	l.enable(sm, false)
+	l.disable(sm)
 	l.edit(f.infra, func() { f.infra.Spec.Faults.Deletion = "" })
 	l.wantReclaimed(sm, "java")
 }
@@ -251,64 +191,6 @@ func waitNextSecond(t *testing.T) {
 	}
 }
 
-func TestOwnerDoesNotWaitForTheBackOffOfAnOutage(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "outage")
-	sm := l.running("box", nil)
-	f, node := l.family(sm), l.node(sm)
-	lift := l.refuse("cluster.x-k8s.io", "machines", "the webhook of Cluster API is down", "UPDATE")
-	l.waitRefused(f.machine, true)
-	l.askBack(node, "java")
-	l.waitPhase(sm, emergency, "")
-	// The write that skips the Machine's drain is rejected, and the Machine is still deleted, because Cluster API's
-	// webhook is not called for a deletion. The infrastructure is deleted, too.
-	l.must(plane.Until(timeout(t, patience), func(ctx context.Context) error {
-		err := shared.Management.Client.Get(ctx, client.ObjectKeyFromObject(f.infra), f.infra)
-		if err == nil && f.infra.DeletionTimestamp.IsZero() {
-			return errors.New("the infrastructure is not being deleted")
-		}
-		return client.IgnoreNotFound(err)
-	}))
-	// A back-off that doubles from one second up to 15 s would retry after 30 s and after 45 s.
-	pause(t, 31*time.Second)
-	mark := l.mark()
-	lift()
-	l.waitRefused(f.machine, false)
-	over := time.Now()
-	l.waitGone(f.machine)
-	writes := l.writes(mark)
-	i := slices.IndexFunc(writes, func(e auditv1.Event) bool {
-		return accepted(e) && e.Verb == "patch" && e.ObjectRef.Resource == "machines" && e.ObjectRef.Subresource == ""
-	})
-	if i < 0 {
-		t.Fatalf("nobody let the Machine go:\n%s", describeAll(writes))
-	}
-	if took := writes[i].RequestReceivedTimestamp.Sub(over); took > 8*time.Second {
-		t.Errorf("an owner who waited for an outage must not wait for a back-off after it: %v", took)
-	}
-	l.wantReclaimed(sm, "java")
-}
-
-// waitRefused waits until updates of a Machine are rejected, or accepted again.
-func (l *lab) waitRefused(m *clusterv1.Machine, refused bool) {
-	l.t.Helper()
-	patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"e2e":"probe"}}}`))
-	l.must(plane.Until(timeout(l.t, patience), func(ctx context.Context) error {
-		err := shared.Management.Client.Patch(ctx, m.DeepCopy(), patch, client.DryRunAll)
-		switch {
-		case refused && apierrors.IsInvalid(err):
-			return nil
-		case refused && err == nil:
-			return errors.New("updates of Machines are not refused yet")
-		case refused:
-			return err
-		default:
-			return client.IgnoreNotFound(err)
-		}
-	}))
-}
-
 func TestOwnerOfADisabledMachineGetsTheBoxBack(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -316,7 +198,7 @@ func TestOwnerOfADisabledMachineGetsTheBoxBack(t *testing.T) {
 	sm := l.running("box", nil)
 	h := l.follow(sm)
 	node := l.node(sm)
-	l.enable(sm, false)
+	l.disable(sm)
 	l.waitPhase(sm, disabled, "")
 	l.askBack(node, "java")
 	l.waitFor(sm, func() error {
@@ -373,36 +255,4 @@ func TestNodeCannotSmuggleTextIntoTheManagementCluster(t *testing.T) {
 	if strings.ContainsAny(c.Message, "\x1b\n") || len(c.Message) > 400 {
 		t.Errorf("control characters and excess must be taken out of what a Node says: %d bytes, %q", len(c.Message), c.Message)
 	}
-}
-
-func TestHookOfOthersHoldsUpTheMachineAndNotTheOwner(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, "hooked")
-	sm := l.running("box", nil)
-	node, f := l.node(sm), l.family(sm)
-	const hook = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"
-	l.edit(f.machine, func() { f.machine.Annotations[hook] = "somebody" })
-	l.askBack(node, "java")
-	l.waitGone(f.infra)
-	l.must(workload.WaitGone(timeout(t, patience), node))
-	l.waitPhase(sm, emergency, metav1.ConditionFalse)
-	l.edit(f.machine, func() { delete(f.machine.Annotations, hook) })
-	l.wantReclaimed(sm, "java")
-}
-
-func TestControlPlaneIsNotReclaimed(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "head")
-	sm := l.running("box", nil)
-	node, f := l.node(sm), l.family(sm)
-	l.edit(f.machine, func() { f.machine.Labels[clusterv1.MachineControlPlaneLabel] = "" })
-	pause(t, 2*shortly) // The manager's cache is late.
-	l.askBack(node, "java")
-	l.wantEvents(sm, "Warning ReclaimRequestRejected Node "+node.Name)
-	if err := l.tryEdit(f.machine, func() {}); err != nil || !f.machine.DeletionTimestamp.IsZero() {
-		t.Errorf("a Machine of a control plane must stay: %v, %v", f.machine.DeletionTimestamp, err)
-	}
-	l.edit(f.machine, func() { delete(f.machine.Labels, clusterv1.MachineControlPlaneLabel) })
-	l.wantReclaimed(sm, "java")
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	hooksv1 "github.com/finos/cluster-api-addon-provider-5spot/runtime-extension/hooks/v1alpha1"
@@ -33,29 +32,15 @@ import (
 type extension struct {
 	l *lab
 
-	// slow makes it answer only when the caller gives up.
-	slow bool
-	hook *v1alpha1.MachineDeletionHook
-
 	mu    sync.Mutex
 	holds bool
 	asked []hooksv1.BeforeMachineDeleteRequest
-	// open are the Machines of calls in progress.
-	open []string
 }
 
 // newExtension registers an extension for the lab's namespace, which holds departures.
 func (l *lab) newExtension() *extension {
 	l.t.Helper()
 	e := &extension{l: l, holds: true}
-	e.register(l.Key.Namespace)
-	return e
-}
-
-// register serves the extension and registers it under a name.
-func (e *extension) register(name string) {
-	l := e.l
-	l.t.Helper()
 	// httptest creates a certificate; another server serves with it.
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.StartTLS()
@@ -82,8 +67,8 @@ func (e *extension) register(name string) {
 		}
 	})
 	l.t.Cleanup(func() { stop(); wg.Wait() })
-	e.hook = &v1alpha1.MachineDeletionHook{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+	l.create(&v1alpha1.MachineDeletionHook{
+		ObjectMeta: metav1.ObjectMeta{Name: l.Key.Namespace},
 		Spec: v1alpha1.MachineDeletionHookSpec{
 			ClientConfig: runtimev1.ClientConfig{
 				URL:      fmt.Sprintf("https://127.0.0.1:%d", port),
@@ -93,8 +78,8 @@ func (e *extension) register(name string) {
 			Settings:          map[string]string{"pool": "batch"},
 			TimeoutSeconds:    30,
 		},
-	}
-	l.create(e.hook)
+	})
+	return e
 }
 
 // freePort returns a port that was free a moment ago, because the server needs a number.
@@ -108,41 +93,15 @@ func freePort(t *testing.T) int {
 	return free.Addr().(*net.TCPAddr).Port
 }
 
-func (e *extension) beforeMachineDelete(ctx context.Context, req *hooksv1.BeforeMachineDeleteRequest, res *hooksv1.BeforeMachineDeleteResponse) {
+func (e *extension) beforeMachineDelete(_ context.Context, req *hooksv1.BeforeMachineDeleteRequest, res *hooksv1.BeforeMachineDeleteResponse) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked = append(e.asked, *req)
-	if e.slow {
-		e.hang(ctx, req.Machine.Name)
-	}
 	res.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	if e.holds {
 		res.SetMessage("3 connections are open")
 		res.SetRetryAfterSeconds(1)
 	}
-}
-
-// hang waits, without the lock, until the caller gives up.
-func (e *extension) hang(ctx context.Context, machine string) {
-	e.open = append(e.open, machine)
-	e.mu.Unlock()
-	<-ctx.Done()
-	e.mu.Lock()
-	e.open = slices.DeleteFunc(e.open, func(m string) bool { return m == machine })
-}
-
-// waitOpen waits until there are open calls for exactly these Machines.
-func (e *extension) waitOpen(machines ...string) {
-	e.l.t.Helper()
-	e.l.until(func(context.Context) error {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		open := slices.Sorted(slices.Values(e.open))
-		if !slices.Equal(open, machines) {
-			return fmt.Errorf("extension %s is being asked about %q, want %q", e.hook.Name, open, machines)
-		}
-		return nil
-	})
 }
 
 // letGo makes the extension hold no more departures.
@@ -223,78 +182,6 @@ func TestTheOwnerDoesNotWaitForAnExtension(t *testing.T) {
 	l.askBack(node, "java")
 	l.wantReclaimed(sm, "java")
 	e.want("BeforeDrain Schedule "+sm.Name+" batch", "BeforeDrain EmergencyReclaim "+sm.Name+" batch")
-}
-
-func TestDeletionOfTheNamespaceEndsWithAnExtension(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "extns")
-	e := l.newExtension()
-	sm := l.running("box-of-extns", nil)
-	machine := l.family(sm).machine
-	l.delete(sm)
-	e.waitHeld(machine)
-	l.delete(&v1alpha1.MachineDeletionHook{ObjectMeta: metav1.ObjectMeta{Name: l.Key.Namespace}})
-	l.waitGone(machine, sm)
-}
-
-// TestSlowExtensionsHoldNobodyElseUp has three extensions that hang in every call. They are called in parallel about
-// all machines that leave. A machine of another namespace is drained and leaves. An owner's request is served although
-// its machine waits. A deletion of the extensions ends the wait of the others.
-func TestSlowExtensionsHoldNobodyElseUp(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l, other := newLab(t, "extslow"), newLab(t, "extother")
-	var extensions []*extension
-	for i := range 3 {
-		e := &extension{l: l, slow: true}
-		e.register(fmt.Sprint("extslow-", i))
-		extensions = append(extensions, e)
-	}
-	fleet := []*v1alpha1.ScheduledMachine{l.running("box-a", nil), l.running("box-b", nil), l.running("box-c", nil)}
-	elsewhere, first, second := other.running("box", nil), other.running("first", nil), other.running("second", nil)
-	pod := other.runPod(elsewhere, "extother-work")
-	before := other.reclaimed(first)
-	var names []string
-	var machines []*clusterv1.Machine
-	for _, sm := range fleet {
-		machine := l.family(sm).machine
-		machines, names = append(machines, machine), append(names, machine.Name)
-	}
-	for _, sm := range fleet {
-		l.closeWindow(sm)
-	}
-	for _, e := range extensions {
-		e.waitOpen(names...)
-	}
-	other.closeWindow(elsewhere)
-	other.wantEvicted(pod)
-	other.waitPhase(elsewhere, inactive, metav1.ConditionTrue)
-
-	after := other.reclaimed(second)
-	t.Logf("from an owner's request to the Machine's end: %v while extensions hang, %v before", after, before)
-	l.reclaimed(fleet[0])
-	for _, e := range extensions {
-		l.delete(e.hook)
-	}
-	for _, e := range extensions {
-		e.waitOpen()
-	}
-	for _, machine := range machines {
-		l.waitGone(machine)
-	}
-}
-
-// reclaimed makes an owner's request for a machine, and returns how long it takes until the Machine is gone.
-func (l *lab) reclaimed(sm *v1alpha1.ScheduledMachine) time.Duration {
-	l.t.Helper()
-	machine, node := l.family(sm).machine, l.node(sm)
-	begin := time.Now()
-	l.askBack(node, "java")
-	l.waitGone(machine)
-	took := time.Since(begin)
-	l.wantReclaimed(sm, "java")
-	return took
 }
 
 // TestAHealthCheckReplacesAMachine has a MachineHealthCheck that marks a machine as unhealthy: it leaves as any other,

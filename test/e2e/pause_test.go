@@ -51,35 +51,6 @@ func TestPausedClusterMovesNothing(t *testing.T) {
 	l.waitCondition(opens, clusterv1.PausedCondition, metav1.ConditionFalse, "NotPaused")
 }
 
-func TestPausedAnnotationMovesNothing(t *testing.T) {
-	long(t)
-	t.Parallel()
-	l := newLab(t, "annotated")
-	sm, owned := l.running("box", nil), l.running("owned", nil)
-	alive, node := []family{l.family(sm), l.family(owned)}, l.node(owned)
-	for _, m := range []*v1alpha1.ScheduledMachine{sm, owned} {
-		l.edit(m, func() { metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PausedAnnotation, "") })
-		l.waitCondition(m, clusterv1.PausedCondition, metav1.ConditionTrue, "Paused")
-	}
-	mark := l.mark()
-	l.closeWindow(sm)
-	l.askBack(node, "java")
-	holds(t, 3*shortly, func(ctx context.Context) error {
-		for _, f := range alive {
-			if err := unchanged(ctx, f.objects()...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	l.wantOnlyPauseReported(mark)
-	for _, m := range []*v1alpha1.ScheduledMachine{sm, owned} {
-		l.edit(m, func() { delete(m.Annotations, clusterv1.PausedAnnotation) })
-	}
-	l.waitPhase(sm, inactive, metav1.ConditionTrue)
-	l.wantReclaimed(owned, "java")
-}
-
 // pauseCluster pauses the Cluster of the lab, and waits until the manager reports it on each of sms.
 func (l *lab) pauseCluster(sms ...*v1alpha1.ScheduledMachine) {
 	l.t.Helper()

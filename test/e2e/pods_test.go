@@ -8,12 +8,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
-// runPod runs a pod on the Node of sm.
-func (l *lab) runPod(sm *v1alpha1.ScheduledMachine, name string) *corev1.Pod {
-	l.t.Helper()
-	return l.runImage(sm, name, l.specs().Image)
-}
-
 // runImage runs a pod of an image on the Node of sm.
 func (l *lab) runImage(sm *v1alpha1.ScheduledMachine, name, image string, change ...func(*corev1.Pod)) *corev1.Pod {
 	l.t.Helper()

@@ -26,9 +26,9 @@ func (l *lab) openWindow(sm *v1alpha1.ScheduledMachine) {
 	l.specs().SetSchedule(sm, always())
 }
 
-func (l *lab) enable(sm *v1alpha1.ScheduledMachine, on bool) {
+func (l *lab) disable(sm *v1alpha1.ScheduledMachine) {
 	l.t.Helper()
-	l.edit(sm, func() { sm.Spec.Schedule.Enabled = &on })
+	l.edit(sm, func() { sm.Spec.Schedule.Enabled = new(false) })
 }
 
 func (l *lab) killSwitch(sm *v1alpha1.ScheduledMachine, on bool) {

@@ -81,7 +81,7 @@ func TestADeletionIsUndone(t *testing.T) {
 		sm.Labels = map[string]string{"example.org/team": "blue"}
 		sm.Annotations = map[string]string{"example.org/note": "kept"}
 	})
-	l.enable(off, false)
+	l.disable(off)
 	l.waitPhase(off, disabled, "")
 	all := []*v1alpha1.ScheduledMachine{background, foreground, off}
 	pod, _ := l.runPinned(background, "undo-work")
@@ -163,55 +163,6 @@ func specManagers(sm *v1alpha1.ScheduledMachine) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// TestADeletedMachineStaysDeleted undoes a deletion too late: the Machine drains. The plugin says so, and creates the
-// ScheduledMachine again when it is gone.
-func TestADeletedMachineStaysDeleted(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, "undolate")
-	sm := l.running("box", nil)
-	pod, pdb := l.runPinned(sm, "undolate-work")
-	machine, engineer, dir := l.family(sm).machine, l.undoer("undolate"), t.TempDir()
-	l.delete(sm)
-	l.waitCondition(sm, v1alpha1.ReadyCondition, metav1.ConditionFalse, "ShuttingDown", pod.Name)
-	mark := l.mark()
-	wantInOrder(t, engineer.fails("undo-delete", sm.Name, "--backup-dir", dir),
-		"its Machine "+machine.Name+" is being deleted", "which cannot be undone", "when the ScheduledMachine is gone, run the same command again")
-	for _, e := range l.audit(shared.Management)[mark:] {
-		if e.User.Username == "undolate" && isWrite(e) {
-			t.Errorf("what cannot be undone must not be changed: %s", describe(e))
-		}
-	}
-	l.must(workload.Client.Delete(timeout(t, patience), pdb))
-	l.waitGone(machine, sm)
-	wantInOrder(t, engineer.run("undo-delete", sm.Name, "--backup-dir", dir), "created again from the backup")
-	l.waitPhase(sm, active, metav1.ConditionTrue)
-	if now := l.family(sm).machine; now.UID == machine.UID {
-		t.Error("the machine must have left and joined again")
-	}
-}
-
-// TestAnUndoWaitsForTheManager runs undo-delete while no manager runs, and again when one does.
-func TestAnUndoWaitsForTheManager(t *testing.T) {
-	l := newLab(t, "undowait")
-	sm := l.running("box", nil)
-	before, engineer, dir := l.family(sm), l.undoer("undowait"), t.TempDir()
-	engineer.run("hold-departures", l.Key.Name)
-	l.must(shared.Manager.Stop())
-	l.delete(sm)
-	l.withoutWebhooks(func() {
-		wantInOrder(t, engineer.fails("undo-delete", sm.Name, "--backup-dir", dir, "--timeout", "2s"),
-			"no manager confirmed its pause within 2s", "Nothing was removed", "run the same command again")
-	})
-	l.must(shared.Manager.Start(timeout(t, patience)))
-	wantInOrder(t, engineer.run("undo-delete", sm.Name, "--backup-dir", dir), "its deletion is undone")
-	engineer.run("release-departures", l.Key.Name)
-	l.waitPhase(sm, active, metav1.ConditionTrue)
-	holds(t, 2*shortly, func(ctx context.Context) error { return unchanged(ctx, before.objects()...) })
-	if _, on := sm.Annotations[clusterv1.PausedAnnotation]; on {
-		t.Error("the pause must end")
-	}
 }
 
 // TestAnUndoContinuesFromItsBackup has an undo that ends while the object is absent: another program's finalizer keeps
