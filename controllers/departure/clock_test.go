@@ -4,40 +4,19 @@ package departure_test
 
 import (
 	"context"
-	"net/http"
 	"testing"
 	"time"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
 // hears sends a response of the API server by which our clock is ahead.
 func (w *world) hears(ctx context.Context, ahead time.Duration) {
 	w.Helper()
-	answers(ctx, w.T, w.r.APIClock, w.clock.Now().Add(-ahead))
-}
-
-// answers sends a response of the API server with this time.
-func answers(ctx context.Context, t *testing.T, c *apiclock.Clock, at time.Time) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://lab.test/api", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := c.Transport(says(at)).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-}
-
-type says time.Time
-
-func (s says) RoundTrip(*http.Request) (*http.Response, error) {
-	date := time.Time(s).UTC().Format(http.TimeFormat)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
+	testenv.SampleClock(ctx, w.T, w.r.APIClock.Transport, w.clock.Now().Add(-ahead))
 }
 
 // TestASuspectClockHoldsAllDepartures ends windows by a clock that is an hour ahead.
@@ -76,13 +55,13 @@ func TestAStepOfTheClockEndsNoWaitAtTheHooks(t *testing.T) {
 	w.r.APIClock = apiclock.New(w.clock)
 	right := w.clock.Now()
 	w.clock.SetTime(right.Add(time.Hour))
-	answers(t.Context(), t, w.r.APIClock, right)
+	testenv.SampleClock(t.Context(), t, w.r.APIClock.Transport, right)
 	if next := w.settle(); w.held() != "pre-drain pre-terminate" || next != rails.Apart {
 		t.Errorf("held by %q: %s; it is reconciled again in %s", w.held(), w.waits(), next)
 	}
 	w.clock.SetTime(right.Add(10 * time.Second))
 	for range 3 {
-		answers(t.Context(), t, w.r.APIClock, w.clock.Now())
+		testenv.SampleClock(t.Context(), t, w.r.APIClock.Transport, w.clock.Now())
 	}
 	if w.settle(); w.held() != "pre-drain pre-terminate" {
 		t.Errorf("the deadline has not passed by the right clock: %s", w.waits())

@@ -69,11 +69,6 @@ func TestExemptMachinesAreReleased(t *testing.T) {
 			w.sm.Spec.KillSwitch = true
 			w.Must(w.Client.Update(w.Context(), w.sm))
 		},
-		"ClusterGoes": (*hookWorld).clusterGoes,
-		"ClusterOfAnOrphanGoes": func(w *hookWorld) {
-			w.Must(w.Client.Delete(w.Context(), w.sm))
-			w.clusterGoes()
-		},
 		"KillSwitchOfAnotherOfItsName": func(w *hookWorld) {
 			w.Must(w.Client.Delete(w.Context(), w.sm))
 			again := testenv.ScheduledMachine(w.sm.Namespace, w.sm.Name)

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -265,28 +264,6 @@ func TestSlowExtensionsDelayNoOtherMachine(t *testing.T) {
 	})
 }
 
-// TestTenExtensionsTakeAsLongAsOne checks that ten extensions take as long as one.
-func TestTenExtensionsTakeAsLongAsOne(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
-		c.namespace("team")
-		c.extensions()
-		m := c.leave("team", "box")
-		<-time.After(slowly - time.Second)
-		if calls, made := c.under("box: "); calls != slowExtensions || made != slowExtensions {
-			t.Errorf("%d calls under way of %d, want %d", calls, made, slowExtensions)
-		}
-		c.held(m)
-		if condition := conditions.Get(m, v1alpha1.ReadyForDeletionCondition); condition == nil || strings.Count(condition.Message, "no answer yet") != slowExtensions {
-			t.Errorf("people see whom it waits for: %v", condition)
-		}
-		<-time.After(2 * time.Second)
-		synctest.Wait()
-		if got := c.held(m); got != 1 {
-			t.Errorf("when all have answered, %d hooks of ours are on it, want that before termination", got)
-		}
-	})
-}
-
 // TestDeletedExtensionsReleaseAtOnce deletes the extensions during their calls.
 func TestDeletedExtensionsReleaseAtOnce(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
@@ -379,20 +356,4 @@ func TestWhichManagerServesAMachine(t *testing.T) {
 		s.cluster = nil
 		s.servedBy("a")
 	}
-}
-
-// TestAnOrphanIsReleased checks that a manager of a shard removes the hooks from a Machine without a label
-// whose ScheduledMachine is gone.
-func TestAnOrphanIsReleased(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
-		c.r.WatchFilter = "a"
-		c.namespace("team")
-		m := c.leave("team", "box")
-		if err := c.client.Delete(c.Context(), &v1alpha1.ScheduledMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "box"}}); err != nil {
-			t.Fatal(err)
-		}
-		if took := c.released(m); took > time.Second {
-			t.Errorf("it took %v", took)
-		}
-	})
 }

@@ -407,21 +407,6 @@ func TestAnExtensionIsCalledAfterItsRetryTime(t *testing.T) {
 	}
 }
 
-// TestAMissedDeadlineIsReported expects an Event, because the condition is deleted with the Machine.
-func TestAMissedDeadlineIsReported(t *testing.T) {
-	w := newHookWorld(t, "a-lb")
-	w.Edit(w.hooks[0], func() { w.hooks[0].Spec.DeadlineSeconds = 1 })
-	w.answers["a-lb"] = 50
-	w.leave()
-	w.settle()
-	w.clock.SetTime(w.clock.Now().Add(time.Second))
-	w.settle()
-	<-w.recorder.Events
-	if got, want := <-w.recorder.Events, "Warning StepsSkipped a-lb missed its deadline, spec.deadlineSeconds 1: it asks to wait"; got != want {
-		t.Errorf("Event %q, want %q", got, want)
-	}
-}
-
 // TestAnExtensionThatChanges checks that a changed extension is called again. A response from another address
 // or with other settings does not count.
 func TestAnExtensionThatChanges(t *testing.T) {

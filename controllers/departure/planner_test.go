@@ -62,20 +62,6 @@ func TestWithoutLimitsNoMachineWaits(t *testing.T) {
 	}
 }
 
-// TestASettledClusterIsLeftAlone has no machine that is due: the planner requeues nothing.
-func TestASettledClusterIsLeftAlone(t *testing.T) {
-	w := newWorld(t, 40)
-	for range 3 {
-		if next := w.plan(); next != 0 {
-			t.Errorf("asks again in %s", next)
-		}
-		w.after(lease)
-	}
-	if told := w.events(); len(told) != 0 {
-		t.Errorf("told %v", told)
-	}
-}
-
 // TestARestartKeepsTheCap restarts the manager while machines leave, five at a time.
 func TestARestartKeepsTheCap(t *testing.T) {
 	const most = 5
@@ -155,20 +141,6 @@ func (w *world) wantWaiting(i int, want v1alpha1.DepartureWaiting) {
 	_, d := children.StateOf(w.machine(i), w.clock.Now())
 	if diff := cmp.Diff(&want, d.Waiting); diff != "" {
 		w.Errorf("-want, +got:\n%s", diff)
-	}
-}
-
-// TestADeletionIsTriedAgain refuses the first deletion.
-func TestADeletionIsTriedAgain(t *testing.T) {
-	w := newWorld(t, 10)
-	w.warm()
-	w.undeletable = errors.New("a webhook is down")
-	w.leaves(v1alpha1.UnscheduledLane, 3)
-	w.plan()
-	w.undeletable = nil
-	w.after(time.Second)
-	if w.plan(); !slices.Equal(w.begin(), []int{3}) {
-		t.Error("it is not deleted")
 	}
 }
 
@@ -312,7 +284,7 @@ func TestALaneByHandIsNone(t *testing.T) {
 	}
 }
 
-// TestADeletionIsTriedOnceASecond starts the planner often, as the events of other Machines do.
+// TestADeletionIsTriedOnceASecond starts the planner often, as the events of other Machines do. The first deletion fails.
 func TestADeletionIsTriedOnceASecond(t *testing.T) {
 	w := newWorld(t, 10)
 	w.warm()
@@ -323,6 +295,11 @@ func TestADeletionIsTriedOnceASecond(t *testing.T) {
 	}
 	if w.deletions != 1 {
 		t.Errorf("%d delete calls in one second", w.deletions)
+	}
+	w.undeletable = nil
+	w.after(time.Second)
+	if w.plan(); !slices.Equal(w.begin(), []int{3}) {
+		t.Error("it is not deleted")
 	}
 }
 

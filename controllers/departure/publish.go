@@ -148,21 +148,27 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 	if m.record.ExpiredAt.IsZero() {
 		departures.WithLabelValues(key.Namespace, key.Name, string(a.Lane)).Inc()
 	}
-	// The write may have taken long, and the Cluster and the schedule may have changed meanwhile.
-	o := observation{cluster: &clusterv1.Cluster{}}
-	if err := r.Reader.Get(ctx, key, o.cluster); client.IgnoreNotFound(err) != nil {
-		return err // The next run deletes the Machine.
-	}
-	if m.scheduled != nil {
-		m.scheduled = m.scheduled.DeepCopy()
-		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(m.scheduled), m.scheduled); err != nil {
-			return err
-		}
-	}
-	if o.isParentPaused(m) || m.scheduled != nil && children.Orphaned(m.Machine, m.scheduled.UID) {
-		return nil
+	if stays, err := r.refresh(ctx, key, m); err != nil || stays {
+		return err // After an error, the next run deletes the Machine.
 	}
 	return r.delete(ctx, c, m, admitted)
+}
+
+// refresh reads the Cluster and the ScheduledMachine of m again, because the write of an admission may take long. It
+// reports whether they are paused, or the ScheduledMachine was created anew.
+func (r *Reconciler) refresh(ctx context.Context, key client.ObjectKey, m *machine) (stays bool, err error) {
+	o := observation{cluster: &clusterv1.Cluster{}}
+	if err := r.Reader.Get(ctx, key, o.cluster); client.IgnoreNotFound(err) != nil {
+		return false, err
+	}
+	if m.scheduled == nil {
+		return o.isParentPaused(m), nil
+	}
+	m.scheduled = m.scheduled.DeepCopy()
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(m.scheduled), m.scheduled); err != nil {
+		return false, err
+	}
+	return o.isParentPaused(m) || children.Orphaned(m.Machine, m.scheduled.UID), nil
 }
 
 // due reports whether the reason of the request still holds: a schedule or a clock that was corrected since keeps the

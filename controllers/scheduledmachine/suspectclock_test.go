@@ -4,9 +4,6 @@ package scheduledmachine_test
 
 import (
 	"context"
-	"io"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,26 +15,13 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/apiclock"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/rails"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
-
-// answers is an API server with the given time.
-type answers time.Time
-
-func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{
-		StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")),
-		Header: http.Header{"Date": {time.Time(a).UTC().Format(http.TimeFormat)}},
-	}, nil
-}
 
 // hears returns a response of the API server that shows that the manager's clock is ahead.
 func (w *world) hears(ahead time.Duration) {
 	w.Helper()
-	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://api", http.NoBody)
-	w.Must(err)
-	res, err := w.r.APIClock.Transport(answers(w.clock.Now().Add(-ahead))).RoundTrip(req)
-	w.Must(err)
-	w.Must(res.Body.Close())
+	testenv.SampleClock(w.Context(), w.T, w.r.APIClock.Transport, w.clock.Now().Add(-ahead))
 }
 
 // TestNoMachineJoinsWhileTheClockIsSuspect uses a manager whose clock is an hour ahead.

@@ -460,23 +460,6 @@ func TestReachableStaysWithoutCall(t *testing.T) {
 	})
 }
 
-// TestNoFinalizerIsLeftBehind deletes the last LoadBalancer while a Node is cordoned, as docs/load-balancers.md
-// describes before the gate is turned off. With the gate off, finalizers are not removed.
-func TestNoFinalizerIsLeftBehind(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.edit("ws-1", cordon)
-		w.settle()
-		w.must(w.Delete(w.Context(), w.balancer()))
-		w.settle()
-		if lb := w.balancer(); lb != nil {
-			t.Fatalf("LoadBalancer %+v", lb)
-		}
-		if a := w.attachment("ws-1"); a != nil && len(a.Spec.Memberships) == 0 && len(a.Finalizers) > 0 {
-			t.Errorf("no LoadBalancer and no memberships are left, and yet there is NodeAttachment %s with %v", a.Name, a.Finalizers)
-		}
-	})
-}
-
 // TestDeletedLoadBalancerKeepsLeavingNodeDetached deletes the LoadBalancer while a machine with connections leaves.
 func TestDeletedLoadBalancerKeepsLeavingNodeDetached(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -3,6 +3,7 @@
 package detach_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -11,70 +12,58 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach"
 )
 
-// TestANodeThatCannotBeWrittenLeavesItsLoadBalancer: the workload cluster rejects writes to the Node. The cause is a
-// webhook, or a kubelet that has filled the annotations of its Node.
-func TestANodeThatCannotBeWrittenLeavesItsLoadBalancer(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.refuses = "ws-1"
-		w.leave("ws-1", v1alpha1.WindowClosed)
-		for range 10 {
-			w.turn()
-		}
-		if !w.edge.servers["ws-1"].drains || w.attachment("ws-1") == nil {
-			t.Errorf("its load balancer is never told: %+v, %v", w.edge.servers["ws-1"], w.attachment("ws-1"))
-		}
-	})
-}
-
-// TestTwoNodesThatNameOneAddress: the Machines have no addresses, as with providers that do not report them. One
-// kubelet reports the address of another Node.
-func TestTwoNodesThatNameOneAddress(t *testing.T) {
-	inWorld(t, func(w *world) {
-		for _, name := range []string{"ws-1", "ws-2"} {
-			m := w.machine(name)
-			m.Status.Addresses = nil
-			w.must(w.Status().Update(w.Context(), m))
-		}
-		n := w.node("ws-1")
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.2"})
-		w.must(w.Status().Update(w.Context(), n))
-		w.edge.servers["static"] = &server{address: "192.0.2.77"}
-		w.edit("ws-1", func(n *corev1.Node) { n.Annotations = map[string]string{"exp.5spot.finos.org/detach": "true"} })
-		w.settle()
-		if w.edge.servers["ws-2"].drains {
-			t.Error("ws-1 has taken the place of ws-2, whose Node names the address, too")
-		}
-	})
-}
-
-// TestMembershipOfMachineOfAnotherCluster: a Node whose Machine has no address reports an address of a Machine of
-// another Cluster behind the same load balancer.
-func TestMembershipOfMachineOfAnotherCluster(t *testing.T) {
-	inWorld(t, func(w *world) {
-		m := w.machine("ws-1")
+// TestNodeCannotClaimAddressOfOtherMachine: the Machine of ws-1 has no address. Its kubelet reports the address of
+// another machine, and more addresses than can be recorded.
+func TestNodeCannotClaimAddressOfOtherMachine(t *testing.T) {
+	hideAddresses := func(w *world, machine string) {
+		m := w.machine(machine)
 		m.Status.Addresses = nil
 		w.must(w.Status().Update(w.Context(), m))
-		w.create(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "other", UID: "other"}})
-		o := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "ws-9", Labels: map[string]string{clusterv1.ClusterNameLabel: "other"}}}
-		o.Spec.ClusterName = "other"
-		w.create(o)
-		o.Status.NodeRef.Name, o.Status.Addresses = "ws-9", clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "192.0.2.9"}}
-		w.must(w.Status().Update(w.Context(), o))
-		w.edge.servers["ws-9"] = &server{address: "192.0.2.9"}
-		n := w.node("ws-1")
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.9"})
-		w.must(w.Status().Update(w.Context(), n))
-		w.edit("ws-1", func(n *corev1.Node) { n.Annotations = map[string]string{"exp.5spot.finos.org/detach": "true"} })
-		w.settle()
-		if w.edge.servers["ws-9"].drains {
-			t.Error("ws-1 has taken the place of a Machine of another Cluster")
-		}
-	})
+	}
+	for name, tc := range map[string]struct {
+		server, address string
+		before          func(*world)
+	}{
+		"OfMachine": {"ws-2", "192.0.2.2", func(*world) {}},
+		"OfNode":    {"ws-2", "192.0.2.2", func(w *world) { hideAddresses(w, "ws-2") }},
+		"OtherCluster": {"ws-9", "192.0.2.9", func(w *world) {
+			w.create(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "other", UID: "other"}})
+			o := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "ws-9", Labels: map[string]string{clusterv1.ClusterNameLabel: "other"}}}
+			o.Spec.ClusterName = "other"
+			w.create(o)
+			o.Status.NodeRef.Name, o.Status.Addresses = "ws-9", clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "192.0.2.9"}}
+			w.must(w.Status().Update(w.Context(), o))
+			w.edge.servers["ws-9"] = &server{address: "192.0.2.9"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.edge.servers["static"] = &server{address: "192.0.2.77"} // minMembers allows two drains.
+				hideAddresses(w, "ws-1")
+				tc.before(w)
+				n := w.node("ws-1")
+				for _, address := range []string{tc.address, "no address"} {
+					n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+				}
+				for i := range 40 {
+					n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprint("198.51.100.", i)})
+				}
+				w.must(w.Status().Update(w.Context(), n))
+				w.edit("ws-1", cordon)
+				w.settle()
+				if !w.edge.servers["ws-1"].drains || w.edge.servers[tc.server].drains {
+					t.Errorf("servers %+v and %+v, want a drain of ws-1 only", w.edge.servers["ws-1"], w.edge.servers[tc.server])
+				}
+				if got := w.attachment("ws-1").Spec.Addresses; len(got) != 32 || slices.Contains(got, tc.address) || slices.Contains(got, "no address") {
+					t.Errorf("recorded addresses %v", got)
+				}
+			})
+		})
+	}
 }
 
 // TestANodeAttachmentOfAnotherClusterIsLeftAlone: the names of two Clusters and their Nodes result in the same

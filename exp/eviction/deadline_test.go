@@ -85,25 +85,6 @@ func TestAnOperatorThatTakesItsMarkOff(t *testing.T) {
 	w.evict("db-0", verdict.Allow, verdict.Overdue)
 }
 
-// TestAnOperatorThatTakesEverythingOff has an operator that resets all annotations of its pods.
-func TestAnOperatorThatTakesEverythingOff(t *testing.T) {
-	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
-	w.wantLetGo(func() {
-		w.Edit(p, func() { p.Annotations = nil })
-		w.pass(20 * time.Second)
-	})
-}
-
-// TestForgedMarkTimeDoesNotExtendDeadline has a client that writes the present time into the mark, to extend the
-// deadline.
-func TestForgedMarkTimeDoesNotExtendDeadline(t *testing.T) {
-	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds = 60 })
-	w.wantLetGo(func() {
-		w.Edit(p, func() { p.Annotations[evictionv1.RequestedAnnotation] = w.clock.Now().UTC().Format(time.RFC3339) })
-		w.pass(30 * time.Second)
-	})
-}
-
 // TestManualMarkDoesNotExtendDeadline has a client that marks the pod itself, so that the guard never does.
 func TestManualMarkDoesNotExtendDeadline(t *testing.T) {
 	w, p := newDrain(t, func(s *evictionv1.ReschedulePolicySpec) { s.DeadlineSeconds, s.MaxConcurrent = 60, 1 })

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,48 +21,6 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
-
-// TestOneAfterTheOther has three pods, of which one is moved at a time.
-func TestOneAfterTheOther(t *testing.T) {
-	w := newWorld(t, 2, func(s *evictionv1.ReschedulePolicySpec) { s.MaxConcurrent = 1 })
-	pods := map[string]*corev1.Pod{}
-	for i := range 3 {
-		name := fmt.Sprintf("db-%d", i)
-		pods[name] = w.pod(name, 0)
-	}
-	w.drain(0, true)
-	var order []string
-	for range 3 {
-		var turn string
-		for range 3 {
-			for name, p := range pods {
-				resp, err := w.try(p.Name)
-				w.Must(err)
-				if resp.Answer != verdict.Wait {
-					t.Fatalf("%s: %+v", name, resp.Decision)
-				}
-			}
-			var asked []string
-			for name, p := range pods {
-				if w.isMarked(p) {
-					asked = append(asked, name)
-				}
-			}
-			if len(asked) != 1 || turn != "" && asked[0] != turn {
-				t.Fatalf("asked for %v, before for %q", asked, turn)
-			}
-			turn = asked[0]
-			w.pass(20 * time.Second)
-		}
-		order = append(order, turn)
-		w.leave(pods[turn])
-		delete(pods, turn)
-	}
-	slices.Sort(order)
-	if strings.Join(order, " ") != "db-0 db-1 db-2" {
-		t.Errorf("moved %v", order)
-	}
-}
 
 // TestTurnsAtThePaceOfADrain evicts all pods again and again, as Cluster API's drain does every 20 s. Each pod has moved
 // 10 s after it was marked for its operator.

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,24 +68,7 @@ func newDeparture(t *testing.T, nodes int, change func(*evictionv1.ReschedulePol
 // anew restarts the manager, with an empty memory.
 func (d *departure) anew() {
 	d.restart(d.reads)
-	var mu sync.Mutex
-	one := func(write func() error) error {
-		mu.Lock()
-		defer mu.Unlock()
-		return write()
-	}
-	c := interceptor.NewClient(d.evictor.Live.(client.WithWatch), interceptor.Funcs{ // The counter needs that.
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return one(func() error { return c.Create(ctx, obj, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return one(func() error { return c.Patch(ctx, obj, p, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return one(func() error { return c.Delete(ctx, obj, opts...) })
-		},
-	})
-	gated := testenv.Gated(d.gate.Transport, c)
+	gated := testenv.Gated(d.gate.Transport, testenv.Serialized(d.evictor.Live.(client.Client)))
 	cache := d.cache
 	if cache == nil {
 		cache = clustercache.NewFakeClusterCache(gated, d.d.Cluster())
@@ -516,24 +498,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestHangingClusterHoldsMachineBriefly checks that it blocks no worker.
-func TestHangingClusterHoldsMachineBriefly(t *testing.T) {
-	d := newDeparture(t, 1, nil)
-	d.reads.List = func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	d.anew()
-	for range 2 {
-		if v := d.look(); !v.Holds || v.Note != "" || v.Reason != v1alpha1.WaitingForResponseReason {
-			t.Errorf("got %+v", v)
-		}
-	}
-	d.clock.SetTime(began.Add(5 * time.Minute))
-	d.wants(d.look(), false, true, halfOver+"pods have not been looked at yet")
-	d.step.Forget(d.d.Machine.UID)
-}
-
 func TestAClusterThatIsNotConnectedIsTriedAgain(t *testing.T) {
 	d := newDeparture(t, 1, nil)
 	d.cache = clustercache.NewFakeEmptyClusterCache()
@@ -663,14 +627,7 @@ func TestNoPodIsMovedWhileTheClockIsSuspect(t *testing.T) {
 	d.step.APIClock = apiclock.New(d.clock)
 	right := d.clock.Now()
 	d.clock.SetTime(right.Add(2 * time.Minute))
-	answers := roundTripper(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {right.UTC().Format(http.TimeFormat)}}, Body: http.NoBody}, nil
-	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://lab.test/api", nil)
-	d.Must(err)
-	res, err := d.step.APIClock.Transport(answers).RoundTrip(req)
-	d.Must(err)
-	d.Must(res.Body.Close())
+	testenv.SampleClock(t.Context(), t, d.step.APIClock.Transport, right)
 	d.wants(d.turn(), true, false, "no pod is moved while the manager's clock may be wrong")
 	if d.Read(p); !p.DeletionTimestamp.IsZero() {
 		t.Error("the pod is deleted by a clock that is wrong")

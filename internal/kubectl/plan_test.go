@@ -221,29 +221,6 @@ func TestPlanReadsSeveralFiles(t *testing.T) {
 	}
 }
 
-func TestPlanWritesJSON(t *testing.T) {
-	t.Parallel()
-	const want = `[
-  {
-    "name": "office",
-    "timezone": "America/New_York",
-    "at": "2025-01-15T17:00:00Z",
-    "active": true,
-    "transitions": [
-      {
-        "at": "2025-01-15T23:00:00Z",
-        "active": false,
-        "local": "Wed 2025-01-15 18:00:00 EST"
-      }
-    ]
-  }
-]
-`
-	if diff := cmp.Diff(result{Out: want}, run(office, "plan", "-f", "-", "--for", "12h", "-o", "json")); diff != "" {
-		t.Errorf("-want, +got:\n%s", diff)
-	}
-}
-
 func TestPlanReadsTheCluster(t *testing.T) {
 	t.Parallel()
 	config := cluster(t, map[string]any{

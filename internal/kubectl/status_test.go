@@ -183,43 +183,6 @@ func TestStatusShowsOneMachine(t *testing.T) {
 		change func(*v1alpha1.ScheduledMachine)
 		want   string
 	}{
-		"Active": {
-			reason: "Both next steps, relative and absolute, on the machine's own clock.",
-			change: func(*v1alpha1.ScheduledMachine) {},
-			want: `Name:        office
-Namespace:   farm
-Cluster:     prod
-Schedule:    mon-fri 9-17, America/New_York
-Phase:       Active, inside the window
-Why:         Machine is healthy and running
-Next:        closes in 6h: Wed 2025-01-15 18:00:00 EST (2025-01-15T23:00:00Z)
-Then:        opens in 21h: Thu 2025-01-16 09:00:00 EST (2025-01-16T14:00:00Z)
-Machine:     office-machine
-Node:        worker-7
-Conditions:
-  Ready       True   MachineRunning   3h   Machine is healthy and running
-  Scheduled   True   ScheduleActive   3h   Current time is within schedule: mon-fri 9-17
-`,
-		},
-		"Blocked": {
-			reason: "What blocks a drain is the whole message, line by line, under its column.",
-			change: leaving,
-			want: `Name:        office
-Namespace:   farm
-Cluster:     prod
-Schedule:    mon-fri 9-17, America/New_York
-Phase:       ShuttingDown, outside the window
-Why:         Waiting for the drain
-Next:        closes in 6h: Wed 2025-01-15 18:00:00 EST (2025-01-15T23:00:00Z)
-Then:        opens in 21h: Thu 2025-01-16 09:00:00 EST (2025-01-16T14:00:00Z)
-Machine:     office-machine
-Node:        worker-7
-Conditions:
-  Ready          False   ShuttingDown   3h   Waiting for the drain
-  MachineReady   False   Draining       3h   * Pods with eviction blocked:
-                                               * shop/db-0: PodDisruptionBudget db
-`,
-		},
 		"Paused": {
 			reason: "What the conditions say is not what happens.",
 			change: pausedMachine,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,6 +111,30 @@ func (f *Fixture) Recorded(reads interceptor.Funcs) client.Client {
 	}
 	reads.List = f.byHost(reads.List)
 	return interceptor.NewClient(f.Client, reads)
+}
+
+// Serialized returns a client that sends one write at a time with c, which is a client of Recorded.
+func Serialized(c client.Client) client.Client {
+	var mu sync.Mutex
+	one := func(write func() error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return write()
+	}
+	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return one(func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return one(func() error { return c.Patch(ctx, obj, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return one(func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, obj, part client.Object, opts ...client.SubResourceCreateOption) error {
+			return one(func() error { return c.SubResource(sub).Create(ctx, obj, part, opts...) })
+		},
+	})
 }
 
 // Late returns reads for Recorded that simulate a stale cache: they show obj as it is now, until refresh is called.

@@ -106,7 +106,7 @@ func TestClassicLoadBalancersOfManyPages(t *testing.T) {
 	if calls := awselb.Count(s.Calls()); calls["DescribeLoadBalancers"] != 13 {
 		t.Errorf("%v", calls)
 	}
-	if found, err := d.Discover(t.Context(), balancer.Node{Name: "box", Addresses: node.Addresses}); len(found) != 0 || !errors.Is(err, balancer.ErrNoIdentity) {
+	if found, err := d.Discover(t.Context(), balancer.Node{Name: "box", Addresses: node.Addresses}); len(found) != 0 || !errors.Is(err, balancer.ErrNoIdentity) || !strings.Contains(err.Error(), `"box"`) {
 		t.Errorf("%v, %v", found, err)
 	}
 	if calls := s.Calls(); len(calls) != 0 {

@@ -16,7 +16,6 @@ import (
 // A group is a target group.
 type group struct {
 	types.TargetGroup
-	unused  bool
 	targets []*target
 }
 
@@ -45,15 +44,6 @@ func (s *Server) DeleteTargetGroup(arn string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.groups = slices.DeleteFunc(s.groups, func(g *group) bool { return *g.TargetGroupArn == arn })
-}
-
-// SetUnused sets whether a load balancer uses a group.
-func (s *Server) SetUnused(arn string, unused bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g := s.group(arn); g != nil {
-		g.unused = unused
-	}
 }
 
 // AddTarget adds a target as if it had been registered long ago. It has the group's port unless it names one.
@@ -162,7 +152,7 @@ func (s *Server) describeTargetHealth(in *elbv2.DescribeTargetHealthInput) (*elb
 	out := &elbv2.DescribeTargetHealthOutput{}
 	if in.Targets == nil {
 		for _, t := range g.targets {
-			if health := s.health(g, t, seen); health.Reason != types.TargetHealthReasonEnumNotRegistered {
+			if health := s.health(t, seen); health.Reason != types.TargetHealthReasonEnumNotRegistered {
 				out.TargetHealthDescriptions = append(out.TargetHealthDescriptions, described(t.TargetDescription, health))
 			}
 		}
@@ -170,7 +160,7 @@ func (s *Server) describeTargetHealth(in *elbv2.DescribeTargetHealthInput) (*elb
 	for _, d := range in.Targets {
 		health := unregistered
 		if t := g.find(d, false); t != nil {
-			d, health = t.TargetDescription, s.health(g, t, seen)
+			d, health = t.TargetDescription, s.health(t, seen)
 		}
 		out.TargetHealthDescriptions = append(out.TargetHealthDescriptions, described(d, health))
 	}
@@ -184,15 +174,13 @@ func described(d types.TargetDescription, health types.TargetHealth) types.Targe
 var unregistered = types.TargetHealth{State: types.TargetHealthStateEnumUnused, Reason: types.TargetHealthReasonEnumNotRegistered}
 
 // health returns the health of a target at an instant.
-func (s *Server) health(g *group, t *target, at time.Time) types.TargetHealth {
+func (s *Server) health(t *target, at time.Time) types.TargetHealth {
 	last, known := t.at(at)
 	switch {
-	case !known, !last.registered && (g.unused || at.Sub(last.at) >= s.options.Delay):
+	case !known, !last.registered && at.Sub(last.at) >= s.options.Delay:
 		return unregistered
 	case !last.registered:
 		return types.TargetHealth{State: types.TargetHealthStateEnumDraining, Reason: types.TargetHealthReasonEnumDeregistrationInProgress}
-	case g.unused:
-		return types.TargetHealth{State: types.TargetHealthStateEnumUnused, Reason: types.TargetHealthReasonEnumNotInUse}
 	case at.Sub(last.at) < s.options.Warmup:
 		return types.TargetHealth{State: types.TargetHealthStateEnumInitial, Reason: types.TargetHealthReasonEnumRegistrationInProgress}
 	default:

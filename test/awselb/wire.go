@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	classic "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
@@ -199,14 +198,12 @@ func encodeValue(b *strings.Builder, v reflect.Value) {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	switch at, isTime := reflect.TypeAssert[time.Time](v); {
-	case isTime:
-		text(b, at.UTC().Format(time.RFC3339Nano))
-	case v.Kind() == reflect.Slice:
+	switch v.Kind() {
+	case reflect.Slice:
 		for i := range v.Len() {
 			element(b, "member", func() { encodeValue(b, v.Index(i)) })
 		}
-	case v.Kind() == reflect.Struct:
+	case reflect.Struct:
 		encodeStruct(b, v)
 	default:
 		text(b, fmt.Sprint(v.Interface()))

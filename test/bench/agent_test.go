@@ -5,14 +5,10 @@
 package main
 
 import (
-	"io"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/finos/cluster-api-addon-provider-5spot/test/system"
 )
 
 func TestTinyPrograms(t *testing.T) {
@@ -53,26 +49,5 @@ func TestJoinFindsTheRightOneOfAPID(t *testing.T) {
 	}
 	if l := f.losses("x"); l.Max != 2 || *l.Met {
 		t.Errorf("%+v, want two losses, which miss the goal", l)
-	}
-}
-
-// TestAgentSample measures a little against the goals that take seconds.
-func TestAgentSample(t *testing.T) {
-	system.Long(t)
-	o, err := parse([]string{"--sample", "--only=agent", "--goals=G1,G8,G10,G13"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	if err := run(t.Context(), o, io.MultiWriter(&out, t.Output())); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(out.String(), "G1 to G15: not measured") {
-		t.Skip("the kernel announces no processes here")
-	}
-	for _, goal := range []string{"G1 ", "G8 ", "G10 ", "G13 "} {
-		if !strings.Contains(out.String(), "\n"+goal) {
-			t.Errorf("no figure for %s", goal)
-		}
 	}
 }

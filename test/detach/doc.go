@@ -12,7 +12,7 @@
 //	 53 one deregistration each      AnAutoscalerTaintsANode
 //	 54 the Node is deleted          TargetsDrainBeforePodsAreEvicted; D: MembershipIsRestoredWhenNodeReturns
 //	 55 known groups and names       A: ANodeLeavesAndComesBack, ANodeLeavesClassicLoadBalancers
-//	 56 a settled Node costs nothing D: ANodeThatRunsCostsNothing; A: NothingIsWrittenForNothing
+//	 56 a settled Node costs nothing D: ANodeWhosePodsRunCostsNothing; A: NothingIsWrittenForNothing
 //	 57 a group created later        TargetsDrainBeforePodsAreEvicted; A: GroupsOfTheRegionAreFound
 //	 58 several ports of an address  AnAutoscalerTaintsANode; A: ANodeLeavesAndComesBack
 //	 59 each kind by itself          not here: there are no flags, and a LoadBalancer has one kind
@@ -32,7 +32,7 @@
 //	 73 a pod that tolerates all     P: PodsDoNotComeBack
 //	 74 a budget in a group          P: ABudgetHoldsItsPodOnly
 //	 75 a bad number                 P: InvalidPriorityAffectsNoOtherPod
-//	 76 a pod of the same name       P: APodOfTheSameNameIsAnother, AClusterThatHangsHoldsNoWorker
+//	 76 a pod of the same name       P: APodOfTheSameNameIsAnother
 //	 77 no instance                  D/elb: InstanceID; A: TargetsAreFoundByAddress
 //	 78 the instance in a providerID D/elb: InstanceID
 //	 79 targets by address           TargetsDrainBeforePodsAreEvicted; A: TargetsAreFoundByAddress

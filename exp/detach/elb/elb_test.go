@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
-	"pgregory.net/rapid"
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
@@ -82,27 +81,8 @@ func TestSharedAddressesIdentifyNoNode(t *testing.T) {
 	}
 }
 
-// TestTargetRoundTrip converts targets to memberships and back.
-func TestTargetRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := types.TargetDescription{
-			Id:   aws.String(rapid.SampledFrom([]string{"10.0.0.7", "2001:db8::7"}).Draw(t, "id")),
-			Port: aws.Int32(rapid.Int32Range(1, 65535).Draw(t, "port")),
-		}
-		if rapid.Bool().Draw(t, "zoned") {
-			d.AvailabilityZone = aws.String(rapid.SampledFrom([]string{"all", "eu-central-1a", "us-west-2-lax-1a"}).Draw(t, "zone"))
-		}
-		if rapid.Bool().Draw(t, "quic") {
-			d.QuicServerId = aws.String("0x0123456789abcdef")
-		}
-		m := identity{}.membership("group", &d)
-		if diff := cmp.Diff(fmt.Sprint(values(d)), fmt.Sprint(values(target(m)))); diff != "" {
-			t.Fatalf("%+v (-want +got):\n%s", m, diff)
-		}
-		if !m.Persistent || m.Pool != "group" {
-			t.Fatalf("%+v", m)
-		}
-	})
+// TestInstanceIsRegisteredWithoutZone: an instance does not come back under its ID.
+func TestInstanceIsRegisteredWithoutZone(t *testing.T) {
 	zoned := identity{instance: "i-0123456789abcdef0"}.membership("group", &types.TargetDescription{Id: aws.String("i-0123456789abcdef0"), AvailabilityZone: aws.String("eu-central-1a")})
 	if want := (balancer.Membership{Pool: "group", Member: "i-0123456789abcdef0"}); zoned != want {
 		t.Errorf("an instance is registered without a zone, and does not last: %+v", zoned)
@@ -134,10 +114,6 @@ func TestElsewhereComparesTargetIds(t *testing.T) {
 			t.Errorf("%s is elsewhere than a Node of which nothing is known", member)
 		}
 	}
-}
-
-func values(d types.TargetDescription) []string {
-	return []string{aws.ToString(d.Id), fmt.Sprint(aws.ToInt32(d.Port)), aws.ToString(d.AvailabilityZone), aws.ToString(d.QuicServerId)}
 }
 
 func TestEveryHealthIsKnown(t *testing.T) {
@@ -277,32 +253,6 @@ func TestReasonsAreForPeople(t *testing.T) {
 		got := explain("RegisterTargets", "g", err)
 		if got.Error() != want || !errors.Is(got, err) {
 			t.Errorf("got  %s\nwant %s", got, want)
-		}
-	}
-}
-
-// TestNodeWithoutIdentityIsAnError: a Node that AWS cannot identify is an error, not a Node without members. The driver
-// sends no request.
-func TestNodeWithoutIdentityIsAnError(t *testing.T) {
-	place := expv1.AWSAccess{Region: "eu-central-1", Endpoint: "http://127.0.0.1:1"}
-	groups, err := NewTargetGroups(expv1.TargetGroupsBalancer{AWSAccess: place}, NewClients(clock.RealClock{}))
-	classic, err2 := NewClassic(expv1.ClassicELBBalancer{AWSAccess: place}, NewClients(clock.RealClock{}))
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		driver balancer.Driver
-		node   balancer.Node
-	}{
-		{groups, balancer.Node{}},
-		{groups, balancer.Node{Addresses: []string{"127.0.0.1", "fe80::1", "169.254.1.1"}}},
-		{groups, balancer.Node{ProviderID: "libvirt:///i-0123456789abcdef0"}},
-		{classic, balancer.Node{Addresses: []string{"10.0.0.7"}}},
-		{classic, balancer.Node{ProviderID: "aws:///eu-central-1a/mi-0123456789abcdef0"}},
-	} {
-		c.node.Name = "box"
-		if found, err := c.driver.Discover(t.Context(), c.node); !errors.Is(err, balancer.ErrNoIdentity) || !strings.Contains(err.Error(), `"box"`) {
-			t.Errorf("%T, %+v: %v, %v", c.driver, c.node, found, err)
 		}
 	}
 }

@@ -21,7 +21,6 @@ import (
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
-	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
 )
 
 const (
@@ -290,6 +289,9 @@ func TestDrainAndRestore(t *testing.T) {
 		"web enabled 192.0.2.1 2 4 1 80 | 0 0 0",
 		"web unresolved - 0 32 1 80 | 0 0 0",
 		"web drains 192.0.2.1 2 8 1 80 | 0 0 0",
+		"web drains-weightless 192.0.2.1 2 8 0 80 | 0 0 0",
+		"web drains-and-inherits 192.0.2.1 2 24 1 80 | 0 0 0",
+		"web weightless 192.0.2.1 2 0 0 80 | 0 0 0",
 		"web inherits 192.0.2.1 2 16 1 80 | 0 0 0",
 		"web maint 192.0.2.1 0 1 1 80 | 0 0 0",
 		"web disabled 192.0.2.1 0 5 1 80 | 0 0 0",
@@ -312,49 +314,15 @@ func TestDrainAndRestore(t *testing.T) {
 	if err := d.Drain(t.Context(), asked); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"web/ready state drain", "web/enabled state drain", "web/inherits state drain"}, f.sets); diff != "" {
+	if diff := cmp.Diff([]string{"web/ready state drain", "web/enabled state drain", "web/weightless state drain", "web/inherits state drain"}, f.sets); diff != "" {
 		t.Errorf("Drain (-want +got):\n%s", diff)
 	}
 	f.sets = nil
 	if err := d.Restore(t.Context(), asked); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"web/drains state ready", "web/tracks-drained state ready", "web/unresolved-drained state ready"}, f.sets); diff != "" {
+	if diff := cmp.Diff([]string{"web/drains state ready", "web/drains-weightless state ready", "web/drains-and-inherits state ready", "web/tracks-drained state ready", "web/unresolved-drained state ready"}, f.sets); diff != "" {
 		t.Errorf("Restore (-want +got):\n%s", diff)
-	}
-}
-
-// TestWhatSomebodyElseDrainsIsNotPutBack: after a restore, Restore has nothing left to do.
-func TestWhatSomebodyElseDrainsIsNotPutBack(t *testing.T) {
-	place := webA
-	for name, c := range map[string]struct {
-		line    string
-		restore bool
-	}{
-		"ours":                           {"web a 192.0.2.1 2 8 1 80 | 0 0 0", true},
-		"ours, then without weight":      {"web a 192.0.2.1 2 8 0 80 | 0 0 0", true},
-		"ours, and of the one it tracks": {"web a 192.0.2.1 2 24 1 80 | 0 0 0", true},
-		"without weight":                 {"web a 192.0.2.1 2 0 0 80 | 0 0 0", false},
-		"of the one it tracks":           {"web a 192.0.2.1 2 16 1 80 | 0 0 0", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := &fake{lines: []string{c.line}}
-			d := driver(t, nil, f)
-			status, err := d.Status(t.Context(), []balancer.Membership{place})
-			if err != nil {
-				t.Fatal(err)
-			}
-			step := plan.Round([]plan.Member{{Membership: place, Status: status[0], Taken: true}}, 1)[0]
-			if restore := step.Act == plan.Restore; restore != c.restore {
-				t.Errorf("state %s, %q, want it restored: %t", status[0].State, step.Act, c.restore)
-			}
-			if err := d.Restore(t.Context(), []balancer.Membership{place}); err != nil {
-				t.Fatal(err)
-			}
-			if told := len(f.sets) > 0; told != c.restore {
-				t.Errorf("HAProxy is told %q, want anything: %t", f.sets, c.restore)
-			}
-		})
 	}
 }
 

@@ -180,87 +180,6 @@ func must(t rapid.TB, err error) {
 	}
 }
 
-func TestLeaveAndComeBack(t *testing.T) {
-	for name, k := range kinds {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster("box")
-			before := c.nodes["box"].DeepCopy()
-			clock := clocktesting.NewFakePassiveClock(start)
-			d := k.driver(c, clock)
-			m, err := d.Discover(t.Context(), balancer.Node{Name: "box"})
-			must(t, err)
-			if diff := cmp.Diff(box, m); diff != "" {
-				t.Errorf("Discover (-want +got):\n%s", diff)
-			}
-			wantState(t, d, balancer.Attached)
-			for range 2 {
-				must(t, d.Drain(t.Context(), m))
-				wantState(t, d, balancer.Draining)
-			}
-			clock.SetTime(start.Add(wait - time.Second))
-			wantState(t, d, balancer.Draining)
-			clock.SetTime(start.Add(wait))
-			wantState(t, d, balancer.Drained)
-			if c.writes != 1 {
-				t.Errorf("%d writes, want 1", c.writes)
-			}
-			for range 2 {
-				must(t, d.Restore(t.Context(), m))
-				wantState(t, d, balancer.Attached)
-			}
-			if c.writes != 2 {
-				t.Errorf("%d writes, want 2", c.writes)
-			}
-			after := c.nodes["box"].DeepCopy()
-			if len(after.Labels)+len(after.Annotations)+len(after.Spec.Taints) != 0 {
-				t.Errorf("the Node was %+v and is %+v", before, after)
-			}
-		})
-	}
-}
-
-// TestSomebodyElses: a mark of another party is not changed.
-func TestSomebodyElses(t *testing.T) {
-	for name, k := range kinds {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster("box")
-			c.change("box", k.putOn)
-			d := k.driver(c, clocktesting.NewFakePassiveClock(start))
-			wantState(t, d, balancer.Disabled)
-			must(t, d.Drain(t.Context(), box))
-			wantState(t, d, balancer.Disabled)
-			must(t, d.Restore(t.Context(), box))
-			wantState(t, d, balancer.Disabled)
-			if c.writes != 0 {
-				t.Errorf("%d writes, want none", c.writes)
-			}
-		})
-	}
-}
-
-// TestOursIsTakenOff: another party removes 5-Spot's mark. Drain sets it again, and the wait starts anew.
-func TestOursIsTakenOff(t *testing.T) {
-	for name, k := range kinds {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster("box")
-			clock := clocktesting.NewFakePassiveClock(start)
-			d := k.driver(c, clock)
-			must(t, d.Drain(t.Context(), box))
-			clock.SetTime(start.Add(time.Hour))
-			wantState(t, d, balancer.Drained)
-			c.change("box", k.takeOff)
-			wantState(t, d, balancer.Attached)
-			must(t, d.Drain(t.Context(), box))
-			wantState(t, d, balancer.Draining)
-			c.change("box", k.takeOff)
-			must(t, d.Restore(t.Context(), box))
-			if got := c.nodes["box"].Annotations; len(got) != 0 {
-				t.Errorf("annotations %v are left", got)
-			}
-		})
-	}
-}
-
 // TestBadInstants: an invalid time never makes a Node drained, and the next Drain writes a valid one.
 func TestBadInstants(t *testing.T) {
 	for name, k := range kinds {
@@ -399,6 +318,10 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 			if m, err := d.Discover(t.Context(), balancer.Node{Name: "gone"}); err != nil || len(m) != 0 {
 				t.Errorf("Discover of a Node that is gone = %v, %v", m, err)
 			}
+			m, err := d.Discover(t.Context(), balancer.Node{Name: "box"})
+			if diff := cmp.Diff(box, m); err != nil || diff != "" {
+				t.Errorf("Discover: %v (-want +got):\n%s", err, diff)
+			}
 
 			c.putErr = errors.New("cannot be written")
 			if err := d.Drain(t.Context(), box); !errors.Is(err, c.putErr) {
@@ -448,6 +371,11 @@ func TestOwnership(t *testing.T) {
 						}
 						if at, found := c.nodes["box"].Annotations[k.annotation]; found {
 							t.Fatalf("annotation of %s is left", at)
+						}
+						writes := c.writes
+						must(t, d.Restore(context.Background(), box))
+						if c.writes != writes {
+							t.Fatal("a second Restore writes")
 						}
 					},
 					"a write fails": func(*rapid.T) {

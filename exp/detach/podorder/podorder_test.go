@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -52,8 +51,7 @@ type world struct {
 	node  *corev1.Node
 	d     leaving.Departing
 	clock *clocktesting.FakePassiveClock
-	// reads intercepts calls to the workload cluster, and gate decides about writes.
-	reads interceptor.Funcs
+	// gate decides about writes to the workload cluster.
 	gate  *actuate.Gate
 	cache clustercache.ClusterCache
 	step  *podorder.Step
@@ -75,26 +73,9 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// oneAtATime returns a client that runs one deletion after the other, so that writes can be counted.
-func oneAtATime(c client.Client) client.Client {
-	var mu sync.Mutex
-	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			mu.Lock()
-			defer mu.Unlock()
-			return c.Delete(ctx, obj, opts...)
-		},
-		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, obj, part client.Object, opts ...client.SubResourceCreateOption) error {
-			mu.Lock()
-			defer mu.Unlock()
-			return c.SubResource(sub).Create(ctx, obj, part, opts...)
-		},
-	})
-}
-
 // restart replaces the step with a new one without state.
 func (w *world) restart() {
-	c := oneAtATime(w.Recorded(w.reads))
+	c := testenv.Serialized(w.Recorded(interceptor.Funcs{}))
 	if w.unrecorded {
 		c = w.Client
 	}
@@ -384,23 +365,6 @@ func TestUnobservedBudgetDelaysNoOther(t *testing.T) {
 	}
 }
 
-func TestInvalidPriorityAffectsNoOtherPod(t *testing.T) {
-	w := newWorld(t)
-	ds := w.daemonSet("ds", "soon")
-	w.pod("by-set", ds, nil)
-	w.pod("bad", nil, priority("high"))
-	w.pod("good", ds, priority("1"))
-	v := w.turn()
-	w.want("good", "bad by-set")
-	if !v.Holds || !strings.Contains(v.Note, `/bad is left alone: its priority "high"`) || !strings.Contains(v.Note, `/by-set is left alone: its priority "soon"`) {
-		t.Errorf("got %+v", v)
-	}
-	w.kubelet()
-	if v := w.turn(); v.Holds || !strings.Contains(v.Note, `"high"`) || !strings.Contains(v.Note, `"soon"`) {
-		t.Errorf("got %+v", v)
-	}
-}
-
 // TestAPodOfTheSameNameIsAnother: a StatefulSet creates its pod again, first on another Node and then on this one.
 func TestAPodOfTheSameNameIsAnother(t *testing.T) {
 	w := newWorld(t)
@@ -473,25 +437,6 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	w.want("a", "")
 }
 
-// TestAClusterThatHangsHoldsNoWorker: nor does it hold the Machine longer than its deadline.
-func TestAClusterThatHangsHoldsNoWorker(t *testing.T) {
-	w := newWorld(t)
-	w.reads.List = func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	w.restart()
-	for range 2 {
-		if v := w.look(); !v.Holds || v.Note != "" {
-			t.Errorf("got %+v", v)
-		}
-	}
-	w.clock.SetTime(noon.Add(5 * time.Minute))
-	if v := w.look(); v.Holds || !strings.HasPrefix(v.Note, "pods were not stopped within 5m0s") {
-		t.Errorf("got %+v", v)
-	}
-}
-
 func TestAClusterThatIsNotConnectedIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.cache = clustercache.NewFakeEmptyClusterCache()
@@ -513,5 +458,22 @@ func TestAPauseStopsNoPod(t *testing.T) {
 	}
 	if text := out.String(); !strings.Contains(text, `"kind":"NodePatch"`) || !strings.Contains(text, `"reason":"StopPods"`) {
 		t.Errorf("told %s", text)
+	}
+}
+
+func TestInvalidPriorityAffectsNoOtherPod(t *testing.T) {
+	w := newWorld(t)
+	ds := w.daemonSet("ds", "soon")
+	w.pod("by-set", ds, nil)
+	w.pod("bad", nil, priority("high"))
+	w.pod("good", ds, priority("1"))
+	v := w.turn()
+	w.want("good", "bad by-set")
+	if !v.Holds || !strings.Contains(v.Note, `/bad is left alone: its priority "high"`) || !strings.Contains(v.Note, `/by-set is left alone: its priority "soon"`) {
+		t.Errorf("got %+v", v)
+	}
+	w.kubelet()
+	if v := w.turn(); v.Holds || !strings.Contains(v.Note, `"high"`) || !strings.Contains(v.Note, `"soon"`) {
+		t.Errorf("got %+v", v)
 	}
 }
