@@ -200,6 +200,9 @@ func (r *Reconciler) reconcile(ctx context.Context, sm *v1alpha1.ScheduledMachin
 	}
 	s.before = sm.DeepCopy()
 	r.announceRejected(ctx, s)
+	if late, err := r.clearUrgentDeparture(ctx, s); err != nil || late {
+		return wakeUp{}, err // The event of the newer ScheduledMachine triggers a reconcile.
+	}
 	return r.move(ctx, s)
 }
 
@@ -210,9 +213,6 @@ func (r *Reconciler) move(ctx context.Context, s *scope) (wakeUp, error) {
 	s.clockSuspect = r.APIClock.Trust() == rails.Suspect // It is read after now: the clock may be set in between.
 	if delay := s.ejectionDelay(now); delay > 0 {
 		return wakeUp{at: now.Add(delay)}, nil
-	}
-	if err := r.clearUrgentDeparture(ctx, s); err != nil {
-		return wakeUp{}, err
 	}
 	d, err := r.reserveAndDecide(ctx, s, now)
 	if err != nil {
@@ -372,13 +372,20 @@ func (r *Reconciler) withdrawDeparture(ctx context.Context, s *scope, d lifecycl
 
 // clearUrgentDeparture removes an urgent departure record and its annotations, once neither a kill switch nor a reclaim
 // is active. It does so only if the Machine was never deleted. It runs first, so that a later departure waits for its
-// admission and drains.
-func (r *Reconciler) clearUrgentDeparture(ctx context.Context, s *scope) error {
+// admission and drains. late reports that the ScheduledMachine was read before the request that the record is for.
+func (r *Reconciler) clearUrgentDeparture(ctx context.Context, s *scope) (late bool, err error) {
 	m := s.children.Machine
 	if m == nil || !children.UrgencyWithdrawn(m, s.scheduled) {
-		return nil
+		return false, nil
 	}
-	return actuate.IgnoreSuppressed(kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m)))
+	live := &v1alpha1.ScheduledMachine{}
+	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(s.scheduled), live); {
+	case apierrors.IsNotFound(err), err == nil && !children.UrgencyWithdrawn(m, live):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("reading ScheduledMachine: %w", err)
+	}
+	return false, actuate.IgnoreSuppressed(kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m)))
 }
 
 // keepTemplates makes the Cluster an owner of the templates of a new spec, and of templates that were read to create a
