@@ -660,3 +660,51 @@ func story(t *testing.T, fail testenv.Fail) (stations []string, writes int) {
 	record()
 	return stations, len(w.Writes)
 }
+
+// TestARefusedStatusHoldsNoMachine has a webhook that refuses every change of a status.
+func TestARefusedStatusHoldsNoMachine(t *testing.T) {
+	w := newHookWorld(t, "a-lb")
+	w.leave()
+	w.admit()
+	w.Fail = func(n int) (before, after error) {
+		if strings.HasSuffix(w.Writes[n], "status") {
+			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource("machines").GroupResource(), w.machine.Name, errors.New("a webhook refuses it")), nil
+		}
+		return nil, nil
+	}
+	w.restart()
+	for range 5 {
+		_, _ = w.reconcile()
+		w.progress()
+	}
+	if w.Read(w.machine); w.held() != "pre-terminate" {
+		t.Errorf("it is held by %q", w.held())
+	}
+}
+
+// TestAPauseRenewsTheDeadlineOfAnExtension pauses a Cluster until after the deadline of an extension.
+func TestAPauseRenewsTheDeadlineOfAnExtension(t *testing.T) {
+	w := newHookWorld(t, "a-lb")
+	w.answers["a-lb"] = 50
+	w.leave()
+	w.settle()
+	w.Edit(w.cluster, func() { w.cluster.Spec.Paused = new(true) })
+	w.clock.SetTime(w.clock.Now().Add(2 * time.Minute))
+	w.settle()
+	w.Edit(w.cluster, func() { w.cluster.Spec.Paused = nil })
+	w.Read(w.sm)
+	conditions.Set(w.sm, metav1.Condition{
+		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason, LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	})
+	w.Must(w.Client.Status().Update(t.Context(), w.sm))
+	w.settle()
+	for _, tc := range []struct {
+		after time.Duration
+		held  string
+	}{{59 * time.Second, "pre-drain pre-terminate"}, {time.Second, "pre-terminate"}} {
+		w.clock.SetTime(w.clock.Now().Add(tc.after))
+		if w.settle(); w.held() != tc.held {
+			t.Errorf("it is held by %q, want %q: %s", w.held(), tc.held, w.waits())
+		}
+	}
+}

@@ -166,12 +166,9 @@ func (c *cluster) count(o *observation, now time.Time) {
 			c.addStaying(o, m, e)
 			continue
 		}
-		switch {
-		case first:
+		if first {
 			c.start(e, instant.Earliest(left.Add(time.Second), now)) // The record has a precision of one second.
-		case e.deleted:
-			c.start(e, instant.Earliest(e.tried, now))
-		default:
+		} else {
 			c.start(e, now)
 		}
 	}
@@ -197,12 +194,15 @@ func (c *cluster) forget(o *observation, seen map[types.UID]bool, now time.Time)
 	}
 }
 
-// start counts the start of a departure, once.
+// start counts the start of a departure, once. A deletion that the API server acknowledged started no later than that.
 func (c *cluster) start(e *member, at time.Time) {
 	if e.started {
 		return
 	}
 	e.started = true
+	if e.deleted {
+		at = instant.Earliest(at, e.tried)
+	}
 	c.starts = append(c.starts, at)
 	if !e.neverRan {
 		c.departed++

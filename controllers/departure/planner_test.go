@@ -453,3 +453,50 @@ func TestAClusterFromAnotherManagerWarmsUp(t *testing.T) {
 		t.Error("it does not leave after a window")
 	}
 }
+
+// TestAnUrgentDepartureIsNotAdmitted expires the record of a kill switch that was turned off before its Machine could be
+// deleted. Its ScheduledMachine removes the record.
+func TestAnUrgentDepartureIsNotAdmitted(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.change(3, func(m *clusterv1.Machine) {
+		children.Record(m, v1alpha1.NewDeparture(v1alpha1.KilledByPerson, w.clock.Now(), "a"))
+	})
+	if began := w.run(2 * time.Minute); len(began) > 0 {
+		t.Errorf("%v leave", began)
+	}
+}
+
+// TestALateCacheHoldsNoPlace has a cache that does not show a deletion for longer than the admission lasts.
+func TestALateCacheHoldsNoPlace(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
+	late := *w.machine(3)
+	w.stale = w.list()
+	if w.plan(); w.deletions != 1 {
+		t.Fatalf("%d leave at once, want one", w.deletions)
+	}
+	w.stale = w.list()
+	w.stale[slices.IndexFunc(w.stale, func(m clusterv1.Machine) bool { return m.UID == late.UID })] = late
+	w.after(departurecap.Window + time.Second)
+	if w.plan(); !slices.Equal(w.begin(), []int{3, 4}) {
+		t.Error("the second waits for the first, which has left")
+	}
+}
+
+// TestAWithdrawnRequestOfAHeldMachineHasAnotherReason has another client delete a Machine with the expired record of an
+// owner's request. With that reason, the schedule would be turned off for an owner that wants nothing.
+func TestAWithdrawnRequestOfAHeldMachineHasAnotherReason(t *testing.T) {
+	w := newWorld(t, 10)
+	w.warm()
+	w.change(3, func(m *clusterv1.Machine) {
+		children.Record(m, v1alpha1.NewDeparture(v1alpha1.ReclaimedByOwner, w.clock.Now(), "a"))
+	})
+	w.run(2 * time.Minute)
+	w.must(w.Delete(w.Context(), w.machine(3)))
+	w.run(time.Minute)
+	if d, started := children.DepartureOf(w.machine(3), w.clock.Now()); !started || d.Reason != v1alpha1.DeletedByOthers {
+		t.Errorf("the record is %+v", d)
+	}
+}

@@ -154,8 +154,8 @@ func (r *Reconciler) admit(ctx context.Context, key client.ObjectKey, c *cluster
 	return r.delete(ctx, c, m, admitted)
 }
 
-// refresh reads the Cluster and the ScheduledMachine of m again, because the write of an admission may take long. It
-// reports whether they are paused, or the ScheduledMachine was created anew.
+// refresh reads the Cluster and the ScheduledMachine of m again, because the write of an admission may take long. stays
+// reports that one of them is paused, or that the ScheduledMachine was created anew.
 func (r *Reconciler) refresh(ctx context.Context, key client.ObjectKey, m *machine) (stays bool, err error) {
 	o := observation{cluster: &clusterv1.Cluster{}}
 	if err := r.Reader.Get(ctx, key, o.cluster); client.IgnoreNotFound(err) != nil {

@@ -3,14 +3,11 @@
 package departure_test
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -137,37 +134,6 @@ func TestALateAdmissionOfAMachineThatStaysDeletesNothing(t *testing.T) {
 	}
 }
 
-// TestAnUrgentDepartureIsNotAdmitted expires the record of a kill switch that was turned off before its Machine could be
-// deleted. Its ScheduledMachine removes the record.
-func TestAnUrgentDepartureIsNotAdmitted(t *testing.T) {
-	w := newWorld(t, 10)
-	w.warm()
-	w.change(3, func(m *clusterv1.Machine) {
-		children.Record(m, v1alpha1.NewDeparture(v1alpha1.KilledByPerson, w.clock.Now(), "a"))
-	})
-	if began := w.run(2 * time.Minute); len(began) > 0 {
-		t.Errorf("%v leave", began)
-	}
-}
-
-// TestALateCacheHoldsNoPlace has a cache that does not show a deletion for longer than the admission lasts.
-func TestALateCacheHoldsNoPlace(t *testing.T) {
-	w := newWorld(t, 10)
-	w.warm()
-	w.leaves(v1alpha1.UnscheduledLane, 3, 4)
-	late := *w.machine(3)
-	w.stale = w.list()
-	if w.plan(); !slices.Equal(w.begin(), []int{3}) {
-		t.Fatal("the first does not leave")
-	}
-	w.stale = w.list()
-	w.stale[slices.IndexFunc(w.stale, func(m clusterv1.Machine) bool { return m.UID == late.UID })] = late
-	w.after(departurecap.Window + time.Second)
-	if w.plan(); !slices.Equal(w.begin(), []int{4}) {
-		t.Error("the second waits for the first, which has left")
-	}
-}
-
 // TestADeletionThatIsUnansweredCounts has a webhook hold a deletion for longer than the admission lasts.
 func TestADeletionThatIsUnansweredCounts(t *testing.T) {
 	w := newWorld(t, 10)
@@ -208,42 +174,5 @@ func TestALeaderWaitsForAnAdmissionOfTheOneBefore(t *testing.T) {
 	w.after(departurecap.Window)
 	if w.plan(); !slices.Equal(w.begin(), []int{5}) {
 		t.Error("the admission of another leader blocks its Cluster")
-	}
-}
-
-// TestARefusedStatusHoldsNoMachine has a webhook that refuses every change of a status.
-func TestARefusedStatusHoldsNoMachine(t *testing.T) {
-	w := newHookWorld(t, "a-lb")
-	w.leave()
-	w.admit()
-	w.Fail = func(n int) (before, after error) {
-		if strings.HasSuffix(w.Writes[n], "status") {
-			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource("machines").GroupResource(), w.machine.Name, errors.New("a webhook refuses it")), nil
-		}
-		return nil, nil
-	}
-	w.restart()
-	for range 5 {
-		_, _ = w.reconcile()
-		w.progress()
-	}
-	if w.Read(w.machine); w.held() != "pre-terminate" {
-		t.Errorf("it is held by %q", w.held())
-	}
-}
-
-// TestAWithdrawnRequestOfAHeldMachineHasAnotherReason has another client delete a Machine with the expired record of an
-// owner's request. With that reason, the schedule would be turned off for an owner that wants nothing.
-func TestAWithdrawnRequestOfAHeldMachineHasAnotherReason(t *testing.T) {
-	w := newWorld(t, 10)
-	w.warm()
-	w.change(3, func(m *clusterv1.Machine) {
-		children.Record(m, v1alpha1.NewDeparture(v1alpha1.ReclaimedByOwner, w.clock.Now(), "a"))
-	})
-	w.run(2 * time.Minute)
-	w.must(w.Delete(w.Context(), w.machine(3)))
-	w.run(time.Minute)
-	if d, started := children.DepartureOf(w.machine(3), w.clock.Now()); !started || d.Reason != v1alpha1.DeletedByOthers {
-		t.Errorf("the record is %+v", d)
 	}
 }

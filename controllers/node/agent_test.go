@@ -94,7 +94,7 @@ func TestTheAgentOfADeletedScheduledMachineStays(t *testing.T) {
 	w := named(t)
 	w.installed("")
 	w.deleteScheduledMachine()
-	w.writes("the Machine stays, so the owner has to be noticed", optsIn...)
+	w.writes("the Machine stays, so it needs its agent", optsIn...)
 	w.wantAgent("java")
 	w.Edit(w.node, func() { delete(w.node.Labels, reclaim.AgentLabel) })
 	w.Must(w.Client.Delete(t.Context(), w.machine()))
