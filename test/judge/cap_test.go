@@ -599,6 +599,9 @@ func TestAttacks(t *testing.T) {
 // infrastructure has the verdicts of a rule on objects of infrastructure providers.
 type infrastructure struct{ judge.Rule }
 
-func (i infrastructure) Judge(r judge.Record) []judge.Verdict {
-	return slices.DeleteFunc(i.Rule.Judge(r), func(v judge.Verdict) bool { return v.Object.Group != infra.Group })
+func (i infrastructure) Judge(r judge.Record) []judge.Verdict { return i.only(i.Rule.Judge(r)) }
+func (i infrastructure) End() []judge.Verdict                 { return i.only(i.Rule.End()) }
+
+func (infrastructure) only(verdicts []judge.Verdict) []judge.Verdict {
+	return slices.DeleteFunc(verdicts, func(v judge.Verdict) bool { return v.Object.Group != infra.Group })
 }

@@ -2,24 +2,37 @@
 
 package judge
 
+import (
+	"maps"
+	"slices"
+)
+
 // Steps is the rule about the order of a departure. The departure record is written before 5-Spot removes one of its
 // deletion hooks, and before the Machine is deleted. The Machine is deleted before its infrastructure. If Cluster API's
 // webhooks refuse the record of an urgent departure, or do not answer, an attempt to write it is sufficient.
 func Steps() Rule { return &steps{} }
 
-type steps struct{ world world }
+type steps struct {
+	world world
+	// unrecorded has the verdict on each Machine that was deleted without a record, by UID.
+	unrecorded map[string]Verdict
+}
 
 func (*steps) Name() string { return "steps" }
 func (*steps) Question() string {
 	return "Is it on record why a machine leaves before anything is taken away from it, and does its infrastructure go last?"
 }
 
-func (*steps) End() []Verdict { return nil }
+// End returns the verdicts on the deletions for which the lines of the managers, which may come last, have no attempt to
+// write a record.
+func (s *steps) End() []Verdict { return slices.Collect(maps.Values(s.unrecorded)) }
 
 func (s *steps) Judge(r Record) []Verdict {
 	before := s.world.machine(r)
 	s.world.see(r)
 	switch {
+	case r.Line != nil:
+		return s.attempted(r)
 	case r.Object.isMachine() && r.done("delete"):
 		return s.deletion(r, before)
 	case r.Object.isMachine() && r.done("patch", "update"):
@@ -43,8 +56,23 @@ func (s *steps) deletion(r Record, before *machine) []Verdict {
 	case before == nil && (r.Got == nil || r.Got.Annotations == nil):
 		return nil // The Machine is unknown.
 	default:
-		return broken(r, "the Machine was deleted without a record of its departure", "the manager should have written the record first")
+		if s.unrecorded == nil {
+			s.unrecorded = map[string]Verdict{}
+		}
+		s.unrecorded[r.uid()] = broken(r, "the Machine was deleted without a record of its departure", "the manager should have written the record first")[0]
+		return nil
 	}
+}
+
+// attempted judges a deletion without a record by a line about an urgent record that was not answered. The API server's
+// log may lack the request.
+func (s *steps) attempted(r Record) []Verdict {
+	_, unrecorded := s.unrecorded[r.Line.UID]
+	if !unrecorded || r.Line.Outcome != "api_error" || !(departure{Reason: r.Line.Reason}).urgent() {
+		return nil
+	}
+	delete(s.unrecorded, r.Line.UID)
+	return kept(r)
 }
 
 func hookTakenOff(r Record, before *machine) []Verdict {

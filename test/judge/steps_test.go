@@ -64,6 +64,16 @@ func TestSteps(t *testing.T) {
 			records: []judge.Record{exists, failed("KillSwitch"), with(by(manager, "patch", lab, "m"), sets(departure, closed), refused), failed("WindowClosed"), remove},
 			judged:  1,
 		},
+		"UnansweredRecordInALateLine": {
+			reason:  "A manager's clock may be wrong, so its lines may come last.",
+			records: []judge.Record{exists, remove, failed("KillSwitch")},
+			judged:  1,
+		},
+		"UnansweredRecordOfAWindowInALateLine": {
+			reason:  "A window's end waits until the record can be written.",
+			records: []judge.Record{exists, remove, failed("WindowClosed")},
+			judged:  1, broken: []string{"the Machine was deleted without a record of its departure"},
+		},
 		"UnansweredRecordOfAWindow": {
 			reason:  "A window's end waits until the record can be written.",
 			records: []judge.Record{exists, failed("WindowClosed"), remove},
