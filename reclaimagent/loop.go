@@ -11,7 +11,6 @@ import (
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/detect"
-	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/kubeapi"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/match"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/metrics"
 	"github.com/finos/cluster-api-addon-provider-5spot/reclaimagent/report"
@@ -94,8 +93,8 @@ func (l *loop) run(ctx context.Context) error {
 }
 
 // readNode reads the Node before any write, so that the agent does not repeat an existing request. It retries while the
-// server is not reachable. If the server rejects the read, readNode returns false, because the server may still accept
-// a report.
+// server is unreachable or overloaded. If the server refuses the read, readNode returns false, because the server may
+// still accept a report.
 func (l *loop) readNode(ctx context.Context) (requested bool) {
 	for backoff := (retry.Backoff{First: firstRetry, Last: lastRetry}); ctx.Err() == nil; {
 		requested, err := l.reporter.Requested(ctx)
@@ -105,7 +104,7 @@ func (l *loop) readNode(ctx context.Context) (requested bool) {
 		case errors.Is(err, report.ErrHostIdentity):
 			l.log.Error("A match will not be reported", "err", err)
 			return requested
-		case kubeapi.Code(err) != 0:
+		case report.IsRefusal(err):
 			l.log.Error("Starting without having read the Node", "err", err)
 			return false
 		case ctx.Err() == nil:
@@ -118,7 +117,7 @@ func (l *loop) readNode(ctx context.Context) (requested bool) {
 
 // idle waits for the next Config. It reports that the current one has no patterns.
 func (l *loop) idle(ctx context.Context) {
-	l.log.Debug("Nothing is asked for")
+	l.log.Debug("Configuration has no patterns")
 	if l.loaded {
 		l.stateReporter.SetIdle(l.config)
 	}

@@ -370,6 +370,11 @@ func TestLoop(t *testing.T) {
 			w:      &workstation{requested: true, reading: []error{errors.New("refused"), errors.New("refused")}},
 			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Hour) },
 		},
+		"RequestStandsServerOverloadedAtTheStart": {
+			reason: "An overloaded server does not show that there is no request.",
+			w:      &workstation{requested: true, reading: []error{&kubeapi.StatusError{Code: 429}, &kubeapi.StatusError{Code: 503}}},
+			story:  func(w *workstation, c latestConfig) { c.Put(java); w.runs("java"); time.Sleep(time.Hour) },
+		},
 		"ReadingForbidden": {
 			reason: "An agent without the right to read may still write.",
 			w:      &workstation{reading: []error{&kubeapi.StatusError{Code: 403}}},

@@ -72,8 +72,8 @@ func (r *Reporter) Refresh(ctx context.Context, timeout time.Duration) {
 	_, _ = r.read(ctx, true, r.reads())
 }
 
-// AwaitRequested waits until the Node has a request that this agent did not write. It ignores the request of another
-// machine, whose Node has the same name. It returns nil or the error of ctx.
+// AwaitRequested waits until the Node has a request of any client. It ignores the request of another machine, whose
+// Node has the same name. It returns nil or the error of ctx.
 func (r *Reporter) AwaitRequested(ctx context.Context) error {
 	whole := func() bool { return true }
 	return r.await(ctx, "Checking whether the machine was requested", whole, func(n *node, err error) bool {

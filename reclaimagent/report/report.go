@@ -93,8 +93,8 @@ func (r *Reporter) Requested(ctx context.Context) (bool, error) {
 	return n != nil && n.requested(), err
 }
 
-// Deliver retries Report until the API server accepts it, also if the program ends meanwhile: its owner needed the
-// machine. It returns nil, [ErrHostIdentity], or the error of ctx.
+// Deliver retries Report until the API server accepts it. The end of the matching program does not stop it. It returns
+// nil, [ErrHostIdentity], or the error of ctx.
 func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) error {
 	log := r.newFailureLog("Reporting to Node")
 	attempts := attempts{now: r.o.Now, unblock: r.o.Holder.Unblock}
@@ -113,8 +113,8 @@ func (r *Reporter) Deliver(ctx context.Context, reason string, at time.Time) err
 	}
 }
 
-// attempts are the attempts of one request. After a failure, some run with the pods released, because the request may
-// need one of them: at most one in unblockInterval. A request that the API server refuses needs none.
+// attempts tracks the retries of one request. After a network or server error, one attempt in unblockInterval runs with
+// the pods released, because the request may need one of them.
 type attempts struct {
 	now       func() time.Time
 	unblock   func(on bool)

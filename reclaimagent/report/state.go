@@ -117,7 +117,7 @@ func (t *StateReporter) reconcile(ctx context.Context, s reclaim.AgentState, bac
 		t.setCurrent(s.Detector != reclaim.BlindDetector)
 		backoff.Reset()
 		return retry.Jitter(stateCheckInterval)
-	case isRefusal(err), errors.Is(err, ErrHostIdentity):
+	case IsRefusal(err), errors.Is(err, ErrHostIdentity):
 		t.setCurrent(false)
 		log.warn(err)
 	case ctx.Err() == nil && !errors.Is(err, errRequested):
@@ -126,8 +126,9 @@ func (t *StateReporter) reconcile(ctx context.Context, s reclaim.AgentState, bac
 	return backoff.Next()
 }
 
-// isRefusal reports whether the server refused the request, and would refuse it again.
-func isRefusal(err error) bool {
+// IsRefusal reports whether the server refused the request, and would refuse it again. It is false for an overloaded
+// server.
+func IsRefusal(err error) bool {
 	code := kubeapi.Code(err)
 	return code != 0 && code != http.StatusTooManyRequests && code < http.StatusInternalServerError
 }
