@@ -23,6 +23,7 @@ zones and durations is checked by a webhook, which names the field and the offen
 // crd is the part of a CustomResourceDefinition that the page needs.
 type crd struct {
 	Spec struct {
+		Names    struct{ Kind string }
 		Versions []struct {
 			AdditionalPrinterColumns []struct {
 				Name, JSONPath string
@@ -55,77 +56,44 @@ type schema struct {
 const hookIntro = `Group ` + "`5spot.finos.org`, version `v1alpha1`, kind `MachineDeletionHook`" + `, not namespaced: it
 registers an [extension](../extensions.md) that 5-Spot calls before a Machine leaves.`
 
-func apiPage(root string) (string, error) {
-	return kindPage(root, "5spot.finos.org_scheduledmachines", "ScheduledMachine", apiIntro)
-}
-
-func hookPage(root string) (string, error) {
-	return kindPage(root, "5spot.finos.org_machinedeletionhooks", "MachineDeletionHook", hookIntro)
-}
-
 const balancerIntro = `Group ` + "`exp.5spot.finos.org`, version `v1alpha1`, kind `LoadBalancer`" + `, namespaced. Alpha: it
 needs the feature gate ` + "`NodeDetach`" + `, and may change with any release; see [load balancers](../load-balancers.md).`
-
-func balancerPage(root string) (string, error) {
-	return kindPage(root, "exp.5spot.finos.org_loadbalancers", "LoadBalancer", balancerIntro)
-}
 
 const attachmentIntro = `Group ` + "`exp.5spot.finos.org`, version `v1alpha1`, kind `NodeAttachment`" + `, namespaced. The manager
 makes and deletes it; its spec is what 5-Spot gives back to a Node. Alpha, see [load balancers](../load-balancers.md).`
 
-func attachmentPage(root string) (string, error) {
-	return kindPage(root, "exp.5spot.finos.org_nodeattachments", "NodeAttachment", attachmentIntro)
-}
-
 const policyIntro = `Group ` + "`eviction.5spot.finos.org`, version `v1alpha1`, kind `ReschedulePolicy`" + `, namespaced, in the
 workload cluster. Alpha: it needs the eviction guard, and may change with any release; see [operators](../operators.md).`
-
-func reschedulePolicyPage(root string) (string, error) {
-	return evictionPage(root, "reschedulepolicies", "ReschedulePolicy", policyIntro)
-}
 
 const clusterPolicyIntro = `Group ` + "`eviction.5spot.finos.org`, version `v1alpha1`, kind `ClusterReschedulePolicy`" + `, not namespaced, in
 the workload cluster. Alpha, see [operators](../operators.md).`
 
-func clusterReschedulePolicyPage(root string) (string, error) {
-	return evictionPage(root, "clusterreschedulepolicies", "ClusterReschedulePolicy", clusterPolicyIntro)
-}
-
 const requestIntro = `Group ` + "`eviction.5spot.finos.org`, version `v1alpha1`, kind `RescheduleRequest`" + `, namespaced, in the
 workload cluster. The eviction guard and the manager make it, and the guard deletes it. Alpha, see [operators](../operators.md).`
 
-func rescheduleRequestPage(root string) (string, error) {
-	return evictionPage(root, "reschedulerequests", "RescheduleRequest", requestIntro)
-}
-
-func kindPage(root, definition, title, intro string) (string, error) {
-	return kindPageAt(root, "config/crd/bases/"+definition+".yaml", title, intro)
-}
-
-func evictionPage(root, definition, title, intro string) (string, error) {
-	return kindPageAt(root, "config/eviction-guard/crd/eviction.5spot.finos.org_"+definition+".yaml", title, intro)
-}
-
-func kindPageAt(root, path, title, intro string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // the path is ours
-	if err != nil {
-		return "", err
+// kindPage returns the page of the kind that a CustomResourceDefinition in config/ declares.
+func kindPage(path, intro string) page {
+	return func(root string) (string, error) {
+		b, err := os.ReadFile(filepath.Join(root, "config", path)) //nolint:gosec // the path is ours
+		if err != nil {
+			return "", err
+		}
+		var c crd
+		if err := yaml.Unmarshal(b, &c); err != nil {
+			return "", fmt.Errorf("reading %s: %w", path, err)
+		}
+		return renderKind(c, intro)
 	}
-	var c crd
-	if err := yaml.Unmarshal(b, &c); err != nil {
-		return "", fmt.Errorf("reading %s: %w", path, err)
-	}
-	return renderKind(c, title, intro)
 }
 
-func renderKind(c crd, title, intro string) (string, error) {
+func renderKind(c crd, intro string) (string, error) {
 	if len(c.Spec.Versions) != 1 {
 		return "", fmt.Errorf("%d versions, want one", len(c.Spec.Versions))
 	}
 	v := c.Spec.Versions[0]
 	object := v.Schema.OpenAPIV3Schema
 	var d document
-	d.title(title, intro)
+	d.title(c.Spec.Names.Kind, intro)
 	var rules [][]string
 	for _, r := range object.Validations {
 		rules = append(rules, []string{r.Message})

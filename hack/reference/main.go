@@ -15,13 +15,13 @@ import (
 type page func(root string) (string, error)
 
 var pages = map[string]page{
-	"api.md":                       apiPage,
-	"deletionhooks.md":             hookPage,
-	"loadbalancers.md":             balancerPage,
-	"nodeattachments.md":           attachmentPage,
-	"reschedulepolicies.md":        reschedulePolicyPage,
-	"clusterreschedulepolicies.md": clusterReschedulePolicyPage,
-	"reschedulerequests.md":        rescheduleRequestPage,
+	"api.md":                       kindPage("crd/bases/5spot.finos.org_scheduledmachines.yaml", apiIntro),
+	"deletionhooks.md":             kindPage("crd/bases/5spot.finos.org_machinedeletionhooks.yaml", hookIntro),
+	"loadbalancers.md":             kindPage("crd/bases/exp.5spot.finos.org_loadbalancers.yaml", balancerIntro),
+	"nodeattachments.md":           kindPage("crd/bases/exp.5spot.finos.org_nodeattachments.yaml", attachmentIntro),
+	"reschedulepolicies.md":        kindPage("eviction-guard/crd/eviction.5spot.finos.org_reschedulepolicies.yaml", policyIntro),
+	"clusterreschedulepolicies.md": kindPage("eviction-guard/crd/eviction.5spot.finos.org_clusterreschedulepolicies.yaml", clusterPolicyIntro),
+	"reschedulerequests.md":        kindPage("eviction-guard/crd/eviction.5spot.finos.org_reschedulerequests.yaml", requestIntro),
 	"flags.md":                     flagsPage,
 	"metrics.md":                   metricsPage,
 	"reasons.md":                   reasonsPage,

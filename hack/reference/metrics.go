@@ -35,7 +35,7 @@ func (m metric) row() []string {
 }
 
 func metricsPage(root string) (string, error) {
-	manager, err := managerMetrics(root)
+	manager, err := declaredBelow(root, "controllers", "exp", "internal")
 	if err != nil {
 		return "", err
 	}
@@ -66,13 +66,8 @@ func metricsPage(root string) (string, error) {
 	return d.String(), nil
 }
 
-// managerMetrics reads the declarations in every metrics.go of the manager. Registered collectors cannot be read
-// instead: they need an API server.
-func managerMetrics(root string) ([]metric, error) {
-	return declaredBelow(root, "controllers", "exp", "internal")
-}
-
-// declaredBelow reads the declarations in every metrics.go in the subdirectories of dirs.
+// declaredBelow reads the declarations in every metrics.go in the subdirectories of dirs. Registered collectors of the
+// manager cannot be read instead: they need an API server.
 func declaredBelow(root string, dirs ...string) ([]metric, error) {
 	var found []metric
 	for _, dir := range dirs {
@@ -146,10 +141,7 @@ func text(e ast.Expr) string {
 	if !ok {
 		return ""
 	}
-	s, err := strconv.Unquote(lit.Value)
-	if err != nil {
-		return ""
-	}
+	s, _ := strconv.Unquote(lit.Value)
 	return s
 }
 
@@ -197,24 +189,4 @@ func agentMetrics() ([]metric, error) {
 		all[i] = found[name]
 	}
 	return all, nil
-}
-
-// exposition renders metrics as a server would, for linting.
-func exposition(all []metric) string {
-	var b strings.Builder
-	for _, m := range all {
-		var labels []string
-		for _, l := range m.labels {
-			labels = append(labels, l+`="x"`)
-		}
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
-		own := strings.Join(labels, ",")
-		if m.kind != "histogram" {
-			fmt.Fprintf(&b, "%s{%s} 0\n", m.name, own)
-			continue
-		}
-		bucket := strings.Join(append(labels, `le="+Inf"`), ",")
-		fmt.Fprintf(&b, "%s_bucket{%s} 0\n%s_sum{%s} 0\n%s_count{%s} 0\n", m.name, bucket, m.name, own, m.name, own)
-	}
-	return b.String()
 }

@@ -28,27 +28,17 @@ type group struct {
 }
 
 func reasonsPage(root string) (string, error) {
-	names, err := constantsOf(filepath.Join(root, "api/v1alpha1/names.go"))
-	if err != nil {
-		return "", err
+	var groups [5][]group
+	for i, path := range []string{
+		"api/v1alpha1/names.go", "api/v1alpha1/scheduledmachine_types.go", "api/reclaim/reclaim.go",
+		"exp/api/v1alpha1/names.go", "exp/eviction/api/v1alpha1/names.go",
+	} {
+		var err error
+		if groups[i], err = constantsOf(filepath.Join(root, path)); err != nil {
+			return "", err
+		}
 	}
-	types, err := constantsOf(filepath.Join(root, "api/v1alpha1/scheduledmachine_types.go"))
-	if err != nil {
-		return "", err
-	}
-	node, err := constantsOf(filepath.Join(root, "api/reclaim/reclaim.go"))
-	if err != nil {
-		return "", err
-	}
-	tried, err := constantsOf(filepath.Join(root, "exp/api/v1alpha1/names.go"))
-	if err != nil {
-		return "", err
-	}
-	guard, err := constantsOf(filepath.Join(root, "exp/eviction/api/v1alpha1/names.go"))
-	if err != nil {
-		return "", err
-	}
-	return renderReasons(slices.Concat(names, tried), types, node, guard)
+	return renderReasons(slices.Concat(groups[0], groups[3]), groups[1], groups[2], groups[4])
 }
 
 // A table of constants.
