@@ -104,6 +104,13 @@ func TestEveryWriteHasALine(t *testing.T) {
 	if diff := cmp.Diff(last, all[len(all)-1]); diff != "" {
 		t.Errorf("the id is that of the record on the Machine:\n%s", diff)
 	}
+	reopened := window(m)
+	reopened.Reason = v1alpha1.MachineReplaced // The window opens again during the departure.
+	f.Must(a.For(reopened).RemoveHooks(t.Context(), m.DeepCopy(), actuate.Waits{Drain: true}))
+	all = lines(t, out)
+	if l := all[len(all)-1]; l.Reason != "WindowClosed" || l.Lane != "scheduled" || l.ActionID != d.ActionID {
+		t.Errorf("the departure has another reason than its record: %+v", l)
+	}
 }
 
 // TestTheLinesOfARemoval requests a Machine for its owner that another client deletes. The API server rejects all
@@ -213,7 +220,7 @@ func everyWrite(f *testenv.Fixture, a *actuate.Actuator, m *clusterv1.Machine, s
 	f.Must(err)
 	errs["Create"] = a.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "box"}})
 	errs["Apply"] = a.Apply(ctx, u.DeepCopy())
-	errs["Update"] = a.Update(ctx, u.DeepCopy())
+	errs["ApplyForced"] = a.Apply(ctx, u.DeepCopy(), client.ForceOwnership)
 	errs["Replace"] = a.Replace(ctx, changed.DeepCopy())
 	errs["Check"] = a.Check(ctx, u.DeepCopy())
 	errs["Patch"] = a.Patch(ctx, changed.DeepCopy(), m)

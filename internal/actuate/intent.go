@@ -17,8 +17,8 @@ import (
 
 // An Intent is what 5-Spot does to a machine, and why.
 type Intent struct {
-	// Reason is why a machine leaves. It is written on the Machine. Empty means that the machine does not
-	// leave, or that the reason is already recorded.
+	// Reason is why a machine leaves. It is written on the Machine. Empty means that the machine does not leave, or that
+	// the reason is already recorded. The audit log has the recorded reason, unless this one is exempt.
 	Reason v1alpha1.DepartureReason
 	// Lane is the lane of the departure. It is written on the Machine. Empty means the default lane of Reason.
 	Lane v1alpha1.DepartureLane
@@ -47,14 +47,10 @@ type Intent struct {
 
 // OnNode returns the Intent for writes to the Node of a Machine that leaves, or to its pods.
 func OnNode(m *clusterv1.Machine, why string, at time.Time) Intent {
-	i := Intent{
-		Kind: audit.NodePatch, Why: why, At: at, Machine: client.ObjectKeyFromObject(m),
+	return Intent{
+		Kind: audit.NodePatch, Why: why, At: at, Machine: client.ObjectKey{Namespace: m.Namespace, Name: cmp.Or(children.ParentOf(m), m.Name)},
 		Cluster: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName},
 	}
-	if name := children.ParentOf(m); name != "" {
-		i.Machine.Name = name
-	}
-	return i
 }
 
 // An Action is an Actuator that writes for an Intent. Each write becomes a line of the audit log.
@@ -119,7 +115,7 @@ func (i *Intent) line(obj client.Object) audit.Line {
 	if d.ActionID != "" {
 		line.ActionID = d.ActionID + i.step
 	}
-	if i.Reason == "" || i.Reason == d.Reason {
+	if i.Reason == "" || d.ActionID != "" && i.Reason.Lane() != v1alpha1.ExemptLane && !d.Urgent() || i.Reason == d.Reason {
 		line.Reason, line.Lane, line.Cycle = string(d.Reason), string(d.Lane), d.Cycle
 	}
 	return line

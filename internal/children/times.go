@@ -43,8 +43,8 @@ func AnnouncedEnd(sm *v1alpha1.ScheduledMachine, now time.Time) (end time.Time, 
 	if st.NextCleanup == nil || st.NextCleanupAnnouncedTime == nil || st.NextCleanup.After(now) {
 		return time.Time{}, false
 	}
-	a := rails.Announcement{End: st.NextCleanup.Time, Since: st.NextCleanupAnnouncedTime.Time, Generation: st.ObservedGeneration}
-	return st.NextCleanup.Time, a.Covers(st.NextCleanup.Time, sm.Generation)
+	end = st.NextCleanup.Time
+	return end, rails.Announced(end, st.NextCleanupAnnouncedTime.Time, st.ObservedGeneration, sm.Generation)
 }
 
 // settling is how long a moved Machine waits after Cluster API has tried to find its Node and could not reach

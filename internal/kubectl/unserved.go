@@ -84,7 +84,7 @@ func candidateOf(m *v1alpha1.ScheduledMachine) departurecap.Candidate {
 		return c
 	}
 	end := st.NextCleanup.Time
-	if (rails.Announcement{End: end, Since: st.NextCleanupAnnouncedTime.Time, Generation: st.ObservedGeneration}).Covers(end, m.Generation) {
+	if rails.Announced(end, st.NextCleanupAnnouncedTime.Time, st.ObservedGeneration, m.Generation) {
 		c.Lane, c.End, c.Since = departurecap.Scheduled, end, end
 	}
 	return c
