@@ -74,8 +74,8 @@ type Departure struct {
 	RequestedAt metav1.Time `json:"requestedAt,omitzero"`
 	// End is the announced end of the window that caused the departure, zero if there is none.
 	End metav1.Time `json:"end,omitzero"`
-	// Waiting is why the planner has not admitted a requested departure. It is nil before the planner's first answer,
-	// and after the admission.
+	// Waiting is why the planner has not admitted a requested departure, or why the Machine of an admitted one is not
+	// being deleted. It is nil before the planner's first answer.
 	Waiting *DepartureWaiting `json:"waiting,omitempty"`
 	// ExpiredAt is when the latest admission expired, zero if none did. An admission expires if the Machine is not
 	// deleted in time.
@@ -101,7 +101,7 @@ type Departure struct {
 	ActionID string `json:"actionID"`
 }
 
-// DepartureWaiting is why a requested departure is not admitted yet.
+// DepartureWaiting is why a requested departure is not admitted yet, or why an admitted one has not started.
 //
 // +kubebuilder:object:generate=false
 type DepartureWaiting struct {

@@ -247,7 +247,7 @@ const (
 func WaitAdvice() map[string]string {
 	return map[string]string{
 		WaitingForExtensionReason:     `wait; see "See what holds a Machine" in docs/extensions.md`,
-		WaitingForLoadBalancersReason: `wait; to let it go sooner, see "Shorten the wait" in docs/load-balancers.md`,
+		WaitingForLoadBalancersReason: `wait; to shorten the wait, see "Shorten the wait" in docs/load-balancers.md`,
 		WaitingForOperatorsReason:     `wait; see "When a machine of 5-Spot leaves" in docs/operators.md`,
 		StoppingPodsReason:            `wait; see "Stop pods in order" in docs/load-balancers.md`,
 	}

@@ -39,7 +39,7 @@ func (r *HookReconciler) callStepsAndExtensions(ctx context.Context, s *scope, p
 	for i, request := 0, s.request(phase, now); i < len(s.hooks); i++ {
 		h := &s.hooks[i]
 		q := leaving.CallKey{Machine: s.machine.UID, Step: h.UID, Phase: string(phase)}
-		v := judge(h, r.HookCaller.Look(q, h.Generation), s.began(phase, now), now)
+		v := judge(h, r.HookCaller.Progress(q, h.Generation), s.began(phase, now), now)
 		if v.call {
 			r.HookCaller.StartCall(ctx, client.ObjectKeyFromObject(s.machine), q, h.Generation, r.call(h, request))
 		}
@@ -79,7 +79,7 @@ func (r *HookReconciler) checkSteps(ctx context.Context, s *scope, phase hooksv1
 		return err
 	}
 	for _, step := range s.steps {
-		v, err := step.Look(ctx, leaving.Departing{Machine: s.machine, Node: node, Phase: phase, Began: s.began(phase, now), Grace: children.GraceDuring(s.machine, s.scheduled, now)}, now)
+		v, err := step.Check(ctx, leaving.Departing{Machine: s.machine, Node: node, Phase: phase, Began: s.began(phase, now), Grace: children.GraceDuring(s.machine, s.scheduled, now)}, now)
 		if err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (r *HookReconciler) call(h *v1alpha1.MachineDeletionHook, request *hooksv1.
 			return leaving.Response{Err: err}
 		}
 		return leaving.Response{
-			Wait: time.Duration(response.RetryAfterSeconds) * time.Second, Says: response.Message,
+			Wait: time.Duration(response.RetryAfterSeconds) * time.Second, Message: response.Message,
 			SkipDrain: response.SkipDrain, SkipVolumeDetach: response.SkipVolumeDetachWait,
 		}
 	}
@@ -210,12 +210,12 @@ func (r *HookReconciler) report(ctx context.Context, s *scope, status metav1.Con
 	if err := r.Actuate.PatchStatus(ctx, m, before); err != nil {
 		return err
 	}
+	r.count(s, o)
 	was := conditions.Get(before, v1alpha1.ReadyForDeletionCondition)
 	if was != nil && was.Status == status && was.Reason == reason && (status != metav1.ConditionTrue || was.Message == message) ||
 		reason == v1alpha1.WaitingForResponseReason {
 		return nil
 	}
-	s.count(o)
 	kind := corev1.EventTypeNormal
 	if reason == v1alpha1.StepsSkippedReason {
 		kind = corev1.EventTypeWarning

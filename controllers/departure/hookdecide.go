@@ -101,7 +101,7 @@ const (
 func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now time.Time) verdict {
 	response, wait, message := p.Answer, firstRetry, "no answer yet"
 	switch {
-	case p.Answered.IsZero():
+	case p.LastAnswered.IsZero():
 		wait = 0
 	case response.Err != nil:
 		message = response.Err.Error()
@@ -111,19 +111,19 @@ func judge(hook *v1alpha1.MachineDeletionHook, p leaving.Progress, began, now ti
 	case response.Wait == 0:
 		return verdict{skip: actuate.Waits{Drain: response.SkipDrain, VolumeDetach: response.SkipVolumeDetach}}
 	default:
-		wait, message = min(response.Wait, longestRetry), cmp.Or(response.Says, "it asks to wait")
+		wait, message = min(response.Wait, longestRetry), cmp.Or(response.Message, "the extension requested a wait")
 	}
 	until := p.Until(time.Duration(hook.Spec.DeadlineSeconds)*time.Second, hookclient.Timeout(hook), began, now)
 	if !now.Before(until) {
 		return verdict{Verdict: leaving.Verdict{Missed: true, Note: fmt.Sprintf("%s missed its deadline, spec.deadlineSeconds %d: %s", hook.Name, hook.Spec.DeadlineSeconds, message)}}
 	}
 	v := verdict{Verdict: leaving.Verdict{Holds: true, Again: until, Note: hook.Name + ": " + message}}
-	due := p.Answered.Add(wait)
+	due := p.LastAnswered.Add(wait)
 	v.call = !p.Open && !now.Before(due)
 	if !p.Open && due.After(now) {
 		v.Again = instant.Earliest(until, due)
 	}
-	if report := p.FirstCall(now).Add(reportDelay); p.Answered.IsZero() && now.Before(report) {
+	if report := p.FirstCall(now).Add(reportDelay); p.LastAnswered.IsZero() && now.Before(report) {
 		v.early, v.Again = true, instant.Earliest(until, report)
 	}
 	return v

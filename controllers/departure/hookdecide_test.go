@@ -53,10 +53,10 @@ func TestJudge(t *testing.T) {
 	// said returns the progress of an extension that was first called 30 s ago and responded so many seconds
 	// ago.
 	said := func(ago time.Duration, a leaving.Response) leaving.Progress {
-		return leaving.Progress{Asked: at(-30), Answered: at(-int(ago)), Answer: a}
+		return leaving.Progress{FirstCalled: at(-30), LastAnswered: at(-int(ago)), Answer: a}
 	}
 	open := func(p leaving.Progress) leaving.Progress { p.Open = true; return p }
-	holds := leaving.Response{Wait: 7 * time.Second, Says: "3 connections"}
+	holds := leaving.Response{Wait: 7 * time.Second, Message: "3 connections"}
 	for name, tc := range map[string]struct {
 		reason   string
 		policy   v1alpha1.FailurePolicy
@@ -73,13 +73,13 @@ func TestJudge(t *testing.T) {
 		},
 		"Slow": {
 			"People see whom the machine waits for.", "",
-			leaving.Progress{Asked: at(-2), Open: true},
+			leaving.Progress{FirstCalled: at(-2), Open: true},
 			0,
 			verdict{Verdict: leaving.Verdict{Holds: true, Again: at(30), Note: "lb: no answer yet"}},
 		},
 		"Silent": {
 			"No answer is not waited for longer than an answer.", "",
-			leaving.Progress{Asked: at(-60), Open: true},
+			leaving.Progress{FirstCalled: at(-60), Open: true},
 			60,
 			verdict{Verdict: leaving.Verdict{Missed: true, Note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"}},
 		},
@@ -100,16 +100,16 @@ func TestJudge(t *testing.T) {
 		"AsksForTooLong": {
 			"What it waits for may be over at any time.", "",
 			said(31, leaving.Response{Wait: 1 << 30 * time.Second}), 31,
-			verdict{Verdict: leaving.Verdict{Holds: true, Again: at(29), Note: "lb: it asks to wait"}},
+			verdict{Verdict: leaving.Verdict{Holds: true, Again: at(29), Note: "lb: the extension requested a wait"}},
 		},
 		"PastDeadline": {
 			"It is not called after its deadline.", "",
 			said(0, leaving.Response{Wait: time.Minute}), 0,
-			verdict{Verdict: leaving.Verdict{Holds: true, Again: at(30), Note: "lb: it asks to wait"}},
+			verdict{Verdict: leaving.Verdict{Holds: true, Again: at(30), Note: "lb: the extension requested a wait"}},
 		},
 		"Overdue": {
 			"What it does is not done: nothing is skipped for its sake.", "",
-			said(7, leaving.Response{Wait: 7 * time.Second, Says: "3 connections", SkipDrain: true}), 60,
+			said(7, leaving.Response{Wait: 7 * time.Second, Message: "3 connections", SkipDrain: true}), 60,
 			verdict{Verdict: leaving.Verdict{Missed: true, Note: "lb missed its deadline, spec.deadlineSeconds 60: 3 connections"}},
 		},
 		"Fails":      {"It may come back.", "", said(2, leaving.Response{Err: lies}), 0, verdict{Verdict: leaving.Verdict{Holds: true, Again: at(3), Note: "lb: certificate has expired"}}},
@@ -132,13 +132,13 @@ func TestJudge(t *testing.T) {
 		},
 		"LateAndSlow": {
 			"And not for two.", "",
-			leaving.Progress{Asked: at(-10), Open: true},
+			leaving.Progress{FirstCalled: at(-10), Open: true},
 			3600,
 			verdict{Verdict: leaving.Verdict{Missed: true, Note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"}},
 		},
 		"ClockBehind": {
 			"A clock that is an hour behind the API server's adds no hour.", "",
-			leaving.Progress{Asked: at(-60), Open: true},
+			leaving.Progress{FirstCalled: at(-60), Open: true},
 			-3540,
 			verdict{Verdict: leaving.Verdict{Missed: true, Note: "lb missed its deadline, spec.deadlineSeconds 60: no answer yet"}},
 		},

@@ -70,6 +70,8 @@ type HookReconciler struct {
 	fresh wake.Freshness
 	// notified holds the UIDs of the Machines whose urgent deletion was sent to the extensions.
 	notified sync.Map
+	// misses holds each counted miss.
+	misses sync.Map
 }
 
 // Reconcile removes 5-Spot's hooks from a Machine that may continue its deletion.
@@ -89,7 +91,7 @@ func (r *HookReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	again, err := r.reconcile(ctx, machine)
 	r.fresh.Wrote(req, read, machine.ResourceVersion)
 	now := r.Clock.Now()
-	result, err := r.fresh.Meet(req, now, client.IgnoreNotFound(err))
+	result, err := r.fresh.ResultOf(req, now, client.IgnoreNotFound(err))
 	if err == nil && result.RequeueAfter == 0 && !again.IsZero() {
 		result.RequeueAfter = max(again.Sub(now), time.Millisecond)
 	}

@@ -123,7 +123,8 @@ func (w *hookWorld) admit() {
 	if sm != nil && !sm.DeletionTimestamp.IsZero() {
 		d.Reason = v1alpha1.ScheduledMachineDeleted
 	}
-	if err := actuate.New(w.Client).SetDeparture(w.Context(), w.machine, d, nil); !apierrors.IsConflict(err) {
+	record := func(m *clusterv1.Machine) { children.SetDeparture(m, d) }
+	if err := actuate.New(w.Client).EditLocked(w.Context(), w.machine, record); !apierrors.IsConflict(err) {
 		w.Must(err)
 	}
 }
@@ -174,10 +175,10 @@ func (w *hookWorld) progress() (all []leaving.Progress) {
 	for _, h := range w.hooks {
 		for _, phase := range []hooksv1.Phase{hooksv1.BeforeDrain, hooksv1.BeforeTermination} {
 			q := leaving.CallKey{Machine: w.machine.UID, Step: h.UID, Phase: string(phase)}
-			for w.r.HookCaller.Look(q, h.Generation).Open {
+			for w.r.HookCaller.Progress(q, h.Generation).Open {
 				<-w.woken
 			}
-			all = append(all, w.r.HookCaller.Look(q, h.Generation))
+			all = append(all, w.r.HookCaller.Progress(q, h.Generation))
 		}
 	}
 	return all
@@ -258,7 +259,7 @@ func TestExtensionsAreCalledInParallel(t *testing.T) {
 	if diff := cmp.Diff([]string{"a-lb BeforeDrain External box", "b-operator BeforeDrain External box"}, w.newCalls()); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
-	if want := "False WaitingForExtension: a-lb: it asks to wait; b-operator: it asks to wait"; w.waits() != want {
+	if want := "False WaitingForExtension: a-lb: the extension requested a wait; b-operator: the extension requested a wait"; w.waits() != want {
 		t.Errorf("the condition is %s, want %s", w.waits(), want)
 	}
 	w.answers = nil
@@ -341,8 +342,8 @@ func TestEachExtensionHasItsDeadline(t *testing.T) {
 	if _, skip := w.machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; skip {
 		t.Error("the operator did not move the pods, and they are not drained")
 	}
-	want := "a-lb missed its deadline, spec.deadlineSeconds 60: it asks to wait; " +
-		"b-operator missed its deadline, spec.deadlineSeconds 90: it asks to wait"
+	want := "a-lb missed its deadline, spec.deadlineSeconds 60: the extension requested a wait; " +
+		"b-operator missed its deadline, spec.deadlineSeconds 90: the extension requested a wait"
 	if got := w.waits(); got != "True StepsSkipped: "+want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -22,13 +22,13 @@ import (
 // balancers is a step with a given verdict before the drain, and another one after it.
 type balancers struct {
 	says, after leaving.Verdict
-	// looks counts the calls of Look, forgotten the calls of Forget.
+	// looks counts the calls of Check, forgotten the calls of Forget.
 	looks, forgotten int
 }
 
 func (*balancers) Concerns(context.Context, *clusterv1.Machine) (bool, error) { return true, nil }
 func (b *balancers) Forget(types.UID)                                         { b.forgotten++ }
-func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (leaving.Verdict, error) {
+func (b *balancers) Check(_ context.Context, d leaving.Departing, _ time.Time) (leaving.Verdict, error) {
 	b.looks++
 	if d.Phase != hooksv1.BeforeDrain {
 		return b.after, nil
@@ -40,7 +40,7 @@ func (b *balancers) Look(_ context.Context, d leaving.Departing, _ time.Time) (l
 // Warning for a missed deadline, also after another reconcile.
 func TestWhatAStepWaitsForIsReported(t *testing.T) {
 	const waits = v1alpha1.WaitingForLoadBalancersReason
-	asking := leaving.Verdict{Holds: true, Reason: v1alpha1.WaitingForResponseReason, Note: "load balancer edge: not asked yet"}
+	asking := leaving.Verdict{Holds: true, Reason: v1alpha1.WaitingForResponseReason, Note: "load balancer edge: not called yet"}
 	busy := leaving.Verdict{Holds: true, Reason: waits, Note: "load balancer edge: 3 connections"}
 	fewer := leaving.Verdict{Holds: true, Reason: waits, Note: "load balancer edge: 2 connections"}
 	for name, tc := range map[string]struct {
@@ -62,7 +62,7 @@ func TestWhatAStepWaitsForIsReported(t *testing.T) {
 			w.r.Steps = leaving.Steps{step}
 			for _, step.says = range tc.says {
 				w.settle()
-				if asking := w.waits(); step.says == tc.says[0] && step.says.Reason == v1alpha1.WaitingForResponseReason && asking != "False WaitingForResponse: load balancer edge: not asked yet" {
+				if asking := w.waits(); step.says == tc.says[0] && step.says.Reason == v1alpha1.WaitingForResponseReason && asking != "False WaitingForResponse: load balancer edge: not called yet" {
 					t.Errorf("the condition says %q", asking)
 				}
 			}
@@ -95,6 +95,27 @@ func TestWhatAStepWaitsForIsReported(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAMissIsCountedOnce has a step that misses its deadline while another one holds the Machine.
+func TestAMissIsCountedOnce(t *testing.T) {
+	w := newHookWorld(t)
+	w.leave()
+	w.restart()
+	const missed = v1alpha1.WaitingForLoadBalancersReason
+	edge := &balancers{says: leaving.Verdict{Holds: true, Reason: missed, Note: "load balancer edge: 3 connections"}}
+	pods := &balancers{says: leaving.Verdict{Holds: true, Reason: v1alpha1.WaitingForOperatorsReason, Note: "db-0"}}
+	w.r.Steps = leaving.Steps{edge, pods}
+	w.settle()
+	edge.says = leaving.Verdict{Missed: true, Reason: missed, Note: "load balancer edge missed"}
+	w.settle()
+	pods.says = leaving.Verdict{}
+	w.settle()
+	counted := departure.DeadlinesMissed.WithLabelValues(w.machine.Namespace, w.machine.Spec.ClusterName, missed)
+	if got := testutil.ToFloat64(counted); w.held() != "pre-terminate" || got != 1 {
+		t.Errorf("held by %q, counted as %v, want 1", w.held(), got)
+	}
+	departure.RemoveClusterSeries(types.NamespacedName{Namespace: w.machine.Namespace, Name: w.machine.Spec.ClusterName})
 }
 
 // TestBothPhasesAreReported expects a Warning for each phase, although the condition stays True, StepsSkipped.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -70,18 +71,25 @@ func removeClusterSeries(cluster client.ObjectKey) {
 	}
 }
 
-// count updates fivespot_deadlines_missed_total when a Machine stops waiting. For a reason that holds the
-// Machine it adds 0, because a Cluster without ScheduledMachines has no series yet. The first miss is then an
-// increase.
-func (s *scope) count(o outcome) {
+// A miss is a missed deadline that is counted: once for a Machine and a reason.
+type miss struct {
+	machine types.UID
+	reason  string
+}
+
+// count updates fivespot_deadlines_missed_total. For a reason that holds the Machine it adds 0, because a Cluster without
+// ScheduledMachines has no series yet. The first miss is then an increase.
+func (r *HookReconciler) count(s *scope, o outcome) {
 	add := func(reason string, n float64) {
 		deadlinesMissed.WithLabelValues(s.machine.Namespace, s.machine.Spec.ClusterName, reason).Add(n)
 	}
-	if o.holds && o.reason != "" {
+	if o.holds && o.reason != "" && o.reason != v1alpha1.WaitingForResponseReason {
 		add(o.reason, 0)
 	}
 	for reason := range o.missed {
-		add(reason, 1)
+		if _, counted := r.misses.LoadOrStore(miss{s.machine.UID, reason}, true); !counted {
+			add(reason, 1)
+		}
 	}
 }
 

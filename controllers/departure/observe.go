@@ -218,8 +218,8 @@ func (e *member) expiry(since time.Time) time.Time {
 	return instant.Latest(e.admitted.Add(departurecap.Window), e.tried)
 }
 
-// addStaying counts a machine that has not started to leave. An admission that has not expired counts in each run as a
-// start that happens now. After its expiry it counts for one more Window, because a delete call that was sent may still
+// addStaying counts a machine that has not started to leave. An admission that has not expired counts as a start at the
+// instant of each run. After its expiry it counts for one more Window, because a delete call that was sent may still
 // arrive. Only this planner's own admissions lead to a deletion. An admission of another leader, or a forged one,
 // expires, whatever its lane.
 func (c *cluster) addStaying(o *observation, m *machine, e *member) {

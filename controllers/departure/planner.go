@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	c, now := r.cluster(key), r.Clock.Now()
 	c.count(o, now)
 	opens := r.checkRails(ctx, key, c, o)
-	// The others only keep their place in the order.
+	// A candidate without a written request takes part in the order, but is neither admitted nor answered.
 	plan := r.plan(c, o.fleet).Only(func(name string) bool { return o.requested[name] != nil })
 	plan.Held = append(plan.Held, o.paused...)
 	deferred := false
@@ -119,7 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // plan decides which departures of a Cluster start now, while other workers plan the other Clusters. It dates the
-// starts in the future, which counts as now in every plan, until recount knows when they happened.
+// starts later than now, which every plan counts as now. recount sets the real time.
 func (r *Reconciler) plan(c *cluster, f departurecap.Fleet) departurecap.Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -93,8 +93,8 @@ func (r *Reconciler) parallel(ctx context.Context, o *observation, writes []func
 // admission.
 const longestRun = departurecap.Window / 2
 
-// answer writes why a machine waits, unless that is on record, or another leader has changed it since, or the write failed
-// within the last Window. deferred reports that the cap defers the machine, and did not before.
+// answer writes why a machine waits. It writes nothing if the record has the answer, or another leader has replaced it.
+// After a failed write it waits one Window. deferred reports that the cap defers the machine, and did not before.
 func (r *Reconciler) answer(ctx context.Context, key client.ObjectKey, c *cluster, m *machine, w departurecap.Waiting) (deferred bool, err error) {
 	e, d := c.members[m.UID], m.record
 	was, now := d.Waiting, v1alpha1.DepartureWaiting{Reason: string(w.Reason), Message: w.Message}
@@ -171,8 +171,8 @@ func (r *Reconciler) refresh(ctx context.Context, key client.ObjectKey, m *machi
 	return o.isParentPaused(m) || children.Orphaned(m.Machine, m.scheduled.UID), nil
 }
 
-// due reports whether the reason of the request still holds: a schedule or a clock that was corrected since keeps the
-// machine, and so does a ScheduledMachine that was deleted and created anew. change is when that changes by time alone,
+// due reports whether the machine still has to leave. It stays if its schedule or the clock was corrected since, or if
+// its ScheduledMachine was deleted and created anew. change is when that changes by time alone,
 // zero if never.
 func (m *machine) due(now time.Time) (due bool, change time.Time) {
 	switch {
@@ -262,7 +262,12 @@ func expire(m *machine, failure string) v1alpha1.Departure {
 // set writes a record, and another change, to a copy of a Machine. It reports whether it did. A Machine that is
 // gone is no error.
 func (r *Reconciler) set(ctx context.Context, to *clusterv1.Machine, d v1alpha1.Departure, change func(*clusterv1.Machine)) (wrote bool, err error) {
-	err = r.Actuate.SetDeparture(ctx, to, d, change)
+	err = r.Actuate.EditLocked(ctx, to, func(m *clusterv1.Machine) {
+		if change != nil {
+			change(m)
+		}
+		children.SetDeparture(m, d)
+	})
 	if kinds.NoObject(err) {
 		return false, nil
 	}

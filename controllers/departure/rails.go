@@ -94,11 +94,11 @@ func (r *Reconciler) warmUp(_ context.Context, _ client.ObjectKey, c *cluster, o
 	}
 	hold := &departurecap.Hold{
 		Reason:  v1alpha1.WarmUpReason,
-		Message: "The manager began to serve the Cluster a moment ago: no machine starts to leave before the departures under the previous manager no longer count (10s)",
+		Message: "Departures are held for 10s, because the manager just began to serve the Cluster: earlier departures under the previous manager still count",
 	}
 	if stage == rails.Learning {
 		hold.Unscheduled = true
-		hold.Message = "The manager began to serve the Cluster a moment ago: no unscheduled departure starts before the lease of the previous leader has expired"
+		hold.Message = "Unscheduled departures are held until the lease of the previous leader has expired, because the manager just began to serve the Cluster"
 	}
 	return hold, next
 }
@@ -120,6 +120,6 @@ func (r *Reconciler) wipe(ctx context.Context, key client.ObjectKey, c *cluster,
 	}
 	return &departurecap.Hold{
 		Reason: v1alpha1.WipeQuarantineReason, Unscheduled: true,
-		Message: "Nearly all machines of the Cluster, or of all Clusters, would leave at once: three checks confirm that first, 20s. If it is a mistake, hold all departures now (kubectl 5spot hold-departures)",
+		Message: "Nearly all machines of the Cluster, or of all Clusters, would leave at once. Three checks must confirm it first (20s). If it is a mistake, run kubectl 5spot hold-departures now",
 	}, next
 }

@@ -43,7 +43,7 @@ func logChanges(ctx context.Context, key client.ObjectKey, was, is shown, p depa
 	log := ctrl.LoggerFrom(ctx).WithValues("Cluster", key, "level", "warn")
 	switch {
 	case was.oldest.IsZero() && !is.oldest.IsZero():
-		log.Info("Departure cap defers departures", "deferred", len(p.Deferred), "cap", p.Cap, "machines", p.Members)
+		log.Info("Departure cap defers departures", "deferred", len(p.Deferred), "cap", p.Deferred[0].Cap, "machines", p.Deferred[0].Of)
 	case !was.oldest.IsZero() && is.oldest.IsZero():
 		log.Info("Departure cap no longer defers departures", "machines", p.Members)
 	}

@@ -141,6 +141,9 @@ func machineChanges() predicate.Predicate {
 func (r *HookReconciler) hookedMachines() predicate.Predicate {
 	forget := func(machine client.Object) {
 		r.notified.Delete(machine.GetUID())
+		for reason := range v1alpha1.WaitAdvice() {
+			r.misses.Delete(miss{machine.GetUID(), reason})
+		}
 		r.cancelCalls(machine.GetUID())
 	}
 	return predicate.Funcs{

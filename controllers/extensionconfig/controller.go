@@ -226,12 +226,12 @@ func (r *Reconciler) register(ctx context.Context, existing *runtimev1.Extension
 	}
 	u := &unstructured.Unstructured{Object: object}
 	unstructured.RemoveNestedField(u.Object, "status")
-	write := r.Actuate.Apply
+	var force []client.ApplyOption
 	if existing != nil {
 		u.SetUID(existing.UID)
-		write = r.Actuate.Update
+		force = []client.ApplyOption{client.ForceOwnership}
 	}
-	if err := write(ctx, u); err != nil {
+	if err := r.Actuate.Apply(ctx, u, force...); err != nil {
 		return stateOf(err), err
 	}
 	return Registered, nil

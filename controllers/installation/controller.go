@@ -90,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	err = r.reconcile(ctx, cluster)
 	r.fresh.Wrote(req, read, cluster.ResourceVersion)
-	return r.fresh.Meet(req, r.Clock.Now(), workload.IgnoreNotConnected(err))
+	return r.fresh.ResultOf(req, r.Clock.Now(), workload.IgnoreNotConnected(err))
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster) error {

@@ -134,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s, err := r.observe(ctx, req, sm)
 	if err != nil || s == nil {
-		return r.fresh.Meet(req, r.Clock.Now(), err)
+		return r.fresh.ResultOf(req, r.Clock.Now(), err)
 	}
 	err = r.reconcile(ctx, s)
 	r.fresh.Wrote(req, read, sm.ResourceVersion)
@@ -145,11 +145,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	agentErr := r.agent(ctx, s)
 	s.failure = r.failure(s.request, actuate.IgnoreSuppressed(agentErr))
-	first, err := r.fresh.Meet(s.request, s.now, errors.Join(agentErr, r.protection(ctx, s), r.hold(ctx, s)))
+	first, err := r.fresh.ResultOf(s.request, s.now, errors.Join(agentErr, r.protection(ctx, s), r.hold(ctx, s)))
 	errs := []error{s.unreadable(), err}
 	then := ctrl.Result{RequeueAfter: r.conflicts.Hold(s.request, s.scheduled.ResourceVersion, s.now)}
 	if then.IsZero() && s.nodeErr == nil {
-		then, err = r.conflicts.Meet(s.request, s.now, errors.Join(r.taints(ctx, s), r.departure(ctx, s)))
+		then, err = r.conflicts.ResultOf(s.request, s.now, errors.Join(r.taints(ctx, s), r.departure(ctx, s)))
 		errs = append(errs, err)
 	}
 	for _, retry := range []ctrl.Result{first, then} {

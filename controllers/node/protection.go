@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,7 +81,7 @@ func (s *scope) protectionFacts(installs bool) Facts {
 	}
 	if s.pod != nil {
 		f.Pod, f.Running, f.Ready, f.NotReadyReason = true, running(s.pod), workload.Ready(s.pod), notReadyReason(s.pod)
-		if s.node != nil && !workload.NodeReady(s.node) {
+		if s.node != nil && !util.IsNodeReady(s.node) {
 			f.NotReadyReason = "the Node is not Ready either" // The pod's own state is outdated.
 		}
 	}

@@ -94,8 +94,7 @@ func nodeOfPod(obj client.Object) string {
 }
 
 // installationOf returns the result of the installation in a Cluster.
-func installationOf(obj client.Object) any {
-	cluster, _ := obj.(*clusterv1.Cluster)
+func installationOf(cluster *clusterv1.Cluster) any {
 	return (&scope{cluster: cluster}).installation()
 }
 
@@ -115,11 +114,7 @@ func departureProgresses() predicate.Predicate {
 }
 
 // nodeFacts returns the parts of a Node that a decision depends on. Most updates of a Node are heartbeats.
-func nodeFacts(obj client.Object) any {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return obj
-	}
+func nodeFacts(node *corev1.Node) any {
 	s := scope{scheduled: &v1alpha1.ScheduledMachine{}, node: node}
 	return []any{
 		node.UID, s.taintFacts(), conditionsOf(node), node.Status.NodeInfo.MachineID, node.Spec.ProviderID, node.DeletionTimestamp.IsZero(),
@@ -128,10 +123,6 @@ func nodeFacts(obj client.Object) any {
 }
 
 // podFacts returns the parts of the agent's pod that a decision depends on.
-func podFacts(obj client.Object) any {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj
-	}
+func podFacts(pod *corev1.Pod) any {
 	return []any{pod.UID, workload.NodeOf(pod), notReadyReason(pod), pod.DeletionTimestamp.IsZero(), running(pod), workload.Ready(pod)}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +53,7 @@ func (s *scope) taintFacts() nodetaints.Facts {
 	if s.node == nil {
 		return f
 	}
-	f.Node = &nodetaints.Node{Ready: workload.NodeReady(s.node)}
+	f.Node = &nodetaints.Node{Ready: util.IsNodeReady(s.node)}
 	for _, t := range s.node.Spec.Taints {
 		f.Node.Taints = append(f.Node.Taints, nodetaints.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}

@@ -18,6 +18,7 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/children"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/clip"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/kinds"
@@ -167,7 +168,7 @@ func (r *Reconciler) restoreRequest(ctx context.Context, s *scope) error {
 	before := s.scheduled.DeepCopy()
 	metav1.SetMetaDataAnnotation(&s.scheduled.ObjectMeta, v1alpha1.EmergencyReclaimAnnotation, record.String())
 	if err := r.Actuate.PatchLocked(ctx, s.scheduled, before); err != nil {
-		return fmt.Errorf("writing request down again: %w", err)
+		return fmt.Errorf("restoring request: %w", err)
 	}
 	r.Recorder.Eventf(s.scheduled, nil, corev1.EventTypeWarning, v1alpha1.EmergencyReclaimEvent, "EmergencyReclaim", "%s", record.Requested())
 	return nil
@@ -178,7 +179,7 @@ func (r *Reconciler) dropRequest(ctx context.Context, s *scope) error {
 	before := s.scheduled.DeepCopy()
 	delete(s.scheduled.Annotations, v1alpha1.EmergencyReclaimAnnotation)
 	if err := r.Actuate.PatchLocked(ctx, s.scheduled, before); err != nil {
-		return fmt.Errorf("forgetting request: %w", err)
+		return fmt.Errorf("removing request: %w", err)
 	}
 	return nil
 }
@@ -284,7 +285,9 @@ func (r *Reconciler) writeNode(ctx context.Context, s *scope, step lifecycle.Ste
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	if err = write(ctx, remote.For(r.nodeIntent(s, step))); actuate.Gone(err) {
+	i := r.intent(s)
+	i.Kind, i.Why = audit.NodePatch, string(step)
+	if err = write(ctx, remote.For(i)); actuate.Gone(err) {
 		err = nil
 	}
 	done(actuate.IgnoreSuppressed(err))

@@ -31,7 +31,7 @@ import (
 
 // Reconciler carries out emergency reclaims.
 type Reconciler struct {
-	// Clock is the time source of reports and back-offs. No step depends on it.
+	// Clock is the time source of reports and back-offs. RestoreRequest and the delay of DisableSchedule depend on it.
 	Clock clock.PassiveClock
 	// Reader reads ScheduledMachines, Machines and Clusters from the manager's cache.
 	Reader client.Reader
@@ -58,8 +58,8 @@ type Reconciler struct {
 	// deletions maps a ScheduledMachine to when its Machine was deleted, until the record of the reclaim is written. The
 	// Machine's deletionTimestamp has whole seconds, and is used only after a restart.
 	deletions sync.Map
-	// fresh detects a stale cache that still shows a Machine from before its ejection. nodeWrites is for conflicts of
-	// writes to Nodes: their back-off delays no owner.
+	// fresh detects a stale cache that still shows a Machine from before its ejection. nodeWrites
+	// tracks the conflicts of writes to Nodes, so that their back-off does not delay a removal.
 	fresh, nodeWrites wake.Freshness
 	// backoff is the rate limiter of the queue. Its delays are short while an owner waits.
 	backoff *reclaimBackoff
@@ -108,8 +108,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.end(req, s, step, err)
 }
 
-// delay returns how long a step must wait: after a conflict; DisableSchedule also while other owners wait, because the
-// Machine is gone by then.
+// delay returns how long a step must wait after a conflict. DisableSchedule also waits while several reclaims are in
+// progress, because its Machine is gone.
 func (r *Reconciler) delay(req ctrl.Request, s *scope, step lifecycle.Step) time.Duration {
 	now := r.Clock.Now()
 	wait := r.conflicts(step).Hold(req, s.machineVersion(), now)
@@ -152,7 +152,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 	defer r.ReclaimTracker.Serve()()
 	err := r.act(ctx, s, step)
 	if s.ejected {
-		r.fresh.Late(req, s.machineVersion())
+		r.fresh.MarkStale(req, s.machineVersion())
 	}
 	return err
 }
@@ -162,7 +162,7 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, s *scope, step
 func (r *Reconciler) end(req ctrl.Request, s *scope, step lifecycle.Step, actErr error) (ctrl.Result, error) {
 	urgency := urgencyOf(s, step)
 	r.backoff.urgency.Store(req, urgency)
-	result, err := r.conflicts(step).Meet(req, r.Clock.Now(), actErr)
+	result, err := r.conflicts(step).ResultOf(req, r.Clock.Now(), actErr)
 	if errors.Join(actErr, s.unread, s.unseen) == nil {
 		r.nodeWrites.Forget(req) // The Node needs no write any more, so earlier conflicts do not count.
 	}

@@ -12,7 +12,6 @@ import (
 	reclaimapi "github.com/finos/cluster-api-addon-provider-5spot/api/reclaim"
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/audit"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/lifecycle"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
@@ -33,13 +32,6 @@ func (r *Reconciler) ejection(s *scope) actuate.Action {
 	i := r.intent(s)
 	i.Reason = v1alpha1.ReclaimedByOwner
 	return r.Actuate.For(i)
-}
-
-// nodeIntent is the intent for a write to the Node.
-func (r *Reconciler) nodeIntent(s *scope, step lifecycle.Step) actuate.Intent {
-	i := r.intent(s)
-	i.Kind, i.Why = audit.NodePatch, string(step)
-	return i
 }
 
 // permit returns an error if the step would eject the machine while writes are suppressed. The request stays on the

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
@@ -212,7 +213,7 @@ func (r *Reconciler) ensureMachine(ctx context.Context, s *scope) error {
 		return nil
 	default:
 		desired.SetUID(live.UID) // The UID makes the update conflict if the Machine was deleted or replaced.
-		err = r.Actuate.Update(ctx, desired)
+		err = r.Actuate.Apply(ctx, desired, client.ForceOwnership)
 	}
 	if err != nil {
 		return err

@@ -114,8 +114,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.serve(ctx, req, sm), nil
 }
 
-// serve reconciles sm, unless the cache is stale, a back-off lasts, or several people wait for their machines. It returns
-// when to reconcile again. An edge of the window ends the first two waits.
+// serve reconciles sm, unless the cache is stale, a back-off lasts, or several emergency reclaims are in progress. It
+// returns when to reconcile again. An edge of the window ends the first two waits.
 func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.ScheduledMachine) ctrl.Result {
 	read, now := sm.ResourceVersion, r.Clock.Now()
 	edge := machineschedule.Resolve(sm, now).Change
@@ -129,10 +129,10 @@ func (r *Reconciler) serve(ctx context.Context, req ctrl.Request, sm *v1alpha1.S
 	next, err := r.reconcile(ctx, sm)
 	r.fresh.Wrote(req, read, sm.ResourceVersion)
 	if apierrors.IsConflict(err) && isAbout(sm, err) {
-		r.fresh.Late(req, read)
+		r.fresh.MarkStale(req, read)
 	}
 	now = r.Clock.Now()
-	soon, err := r.fresh.Meet(req, now, err)
+	soon, err := r.fresh.ResultOf(req, now, err)
 	switch {
 	case soon.RequeueAfter > 0:
 		next = wakeUp{at: now.Add(soon.RequeueAfter)}
@@ -311,7 +311,7 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) (bool, error) {
 	}
 	wrote, err := r.actuator(sm).Paused(ctx, s.cluster, sm)
 	if wrote {
-		r.fresh.Late(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}, read)
+		r.fresh.MarkStale(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(sm)}, read)
 	}
 	return wrote, actuate.IgnoreSuppressed(err)
 }
@@ -367,7 +367,7 @@ func (r *Reconciler) withdrawDeparture(ctx context.Context, s *scope, d lifecycl
 	if m == nil || !children.CanWithdraw(m) || s.scheduled.BeingReclaimed() || d.Again || d.Action != lifecycle.Hold && d.Action != lifecycle.Ensure {
 		return nil
 	}
-	return kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m))
+	return kinds.IgnoreNoObject(r.Actuate.EditLocked(ctx, m, children.Withdraw))
 }
 
 // clearUrgentDeparture removes an urgent departure record and its annotations, once neither a kill switch nor a reclaim
@@ -385,7 +385,7 @@ func (r *Reconciler) clearUrgentDeparture(ctx context.Context, s *scope) (late b
 	case err != nil:
 		return false, fmt.Errorf("reading ScheduledMachine: %w", err)
 	}
-	return false, actuate.IgnoreSuppressed(kinds.IgnoreNoObject(r.Actuate.Withdraw(ctx, m)))
+	return false, actuate.IgnoreSuppressed(kinds.IgnoreNoObject(r.Actuate.EditLocked(ctx, m, children.Withdraw)))
 }
 
 // keepTemplates makes the Cluster an owner of the templates of a new spec, and of templates that were read to create a

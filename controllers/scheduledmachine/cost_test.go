@@ -89,7 +89,7 @@ func TestAPIRequestsOfAMachinesLife(t *testing.T) {
 	w.settle()
 	w.costs("its window ends",
 		"patch Machine", // the request
-		"patch Machine", // our hooks
+		"patch Machine", // the admission, which removes our hooks
 		"delete Machine",
 		"patch ScheduledMachine status", "event Normal ShuttingDown")
 	w.says(clusterv1.MachineDeletingCondition, "draining", "waiting for infrastructure", "waiting for bootstrap")

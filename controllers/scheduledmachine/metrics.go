@@ -99,27 +99,18 @@ func (fleet) Describe(ch chan<- *prometheus.Desc) {
 	ch <- departuresLate
 }
 
-// list returns the ScheduledMachines that match the watch filter; none before this manager leads. The caller must not
-// modify the result, which is the cache's.
-func (f fleet) list(ctx context.Context) ([]v1alpha1.ScheduledMachine, error) {
+// Collect implements prometheus.Collector. It reports nothing before this manager leads.
+func (f fleet) Collect(ch chan<- prometheus.Metric) {
 	select {
 	case <-f.elected:
 	default:
-		return nil, nil
+		return
 	}
-	list := &v1alpha1.ScheduledMachineList{}
-	err := f.reader.List(ctx, list, client.UnsafeDisableDeepCopy)
-	return slices.DeleteFunc(list.Items, func(sm v1alpha1.ScheduledMachine) bool {
-		return !workload.MatchesFilter(f.watchFilter, &sm)
-	}), err
-}
-
-// Collect implements prometheus.Collector.
-func (f fleet) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	list, err := f.list(ctx)
-	leaving := &clusterv1.MachineList{}
+	all, leaving := &v1alpha1.ScheduledMachineList{}, &clusterv1.MachineList{}
+	err := f.reader.List(ctx, all, client.UnsafeDisableDeepCopy) // The results are the cache's.
+	list := slices.DeleteFunc(all.Items, func(sm v1alpha1.ScheduledMachine) bool { return !workload.MatchesFilter(f.watchFilter, &sm) })
 	if len(list) > 0 {
 		err = errors.Join(err, f.reader.List(ctx, leaving, client.UnsafeDisableDeepCopy))
 	}

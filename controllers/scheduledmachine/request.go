@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,11 +29,11 @@ func (r *Reconciler) request(ctx context.Context, s *scope, d lifecycle.Decision
 	if end, announced := s.announcedWindowEnd(d, now); announced {
 		want.Lane, want.RequestedAt, want.End = v1alpha1.ScheduledLane, v1alpha1.DepartureTime(end), v1alpha1.DepartureTime(end)
 	}
-	return kinds.IgnoreNoObject(r.Actuate.Request(ctx, s.children.Machine, want, now))
+	return kinds.IgnoreNoObject(r.Actuate.EditLocked(ctx, s.children.Machine, func(m *clusterv1.Machine) { children.Request(m, want, now) }))
 }
 
 // awaitPlanner defers the report until the planner answers on the Machine, for at most one Window. In most cases the
-// planner answers at once. It may not answer at all: its writes may fail.
+// planner answers at once. The report is not deferred longer, because the planner's writes may fail.
 func (r *Reconciler) awaitPlanner(s *scope) {
 	now := r.Clock.Now()
 	due := r.progress.Until(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.scheduled)}, departurecap.Window, now)

@@ -364,25 +364,6 @@ func TestAFailedDeletionIsRetried(t *testing.T) {
 	}
 }
 
-// TestADepartureThatIsDeferredAgainIsReported rejects deletions, so that departures are deferred again. Another client
-// may delete the Machines meanwhile.
-func TestADepartureThatIsDeferredAgainIsReported(t *testing.T) {
-	c := newCrowd(t, 2, five)
-	c.clock.SetTime(monday.Add(8*time.Hour + time.Second))
-	c.refuse()
-	for range 5 {
-		c.look()
-		c.clock.SetTime(c.clock.Now().Add(departurecap.Window / 2))
-	}
-	for i, w := range c.all {
-		m, _ := w.machine()
-		state, _ := children.StateOf(m, c.clock.Now())
-		if _, held := m.Annotations[v1alpha1.PreDrainHookAnnotation]; held == (state == children.Admitted) {
-			t.Errorf("machine %d has %v", i, m.Annotations)
-		}
-	}
-}
-
 // TestAnExpiredAdmissionIsReportedAsHeld rejects a deletion until the admission of the machine expires.
 func TestAnExpiredAdmissionIsReportedAsHeld(t *testing.T) {
 	c := newCrowd(t, 1, five)

@@ -77,8 +77,8 @@ type scope struct {
 	probes    clustercache.HealthCheckingState
 }
 
-// pending is what remains after act started an action. No status is written then: at the edge of a shared window,
-// the first writes of all machines must not wait for second writes of some.
+// pending is the work that remains after act. While there is some, no status is written: at the edge of a shared window,
+// the first writes of all machines go before the second writes of some.
 type pending int
 
 const (

@@ -68,7 +68,7 @@ func (r *Reconciler) update(ctx context.Context, c change) error {
 		return err
 	}
 	u.SetUID(c.live.UID)
-	if err := r.Actuate.Update(ctx, u); err != nil {
+	if err := r.Actuate.Apply(ctx, u, client.ForceOwnership); err != nil {
 		return err
 	}
 	live := &v1alpha1.ScheduledMachine{}

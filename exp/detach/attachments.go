@@ -44,9 +44,9 @@ func current(p *expv1.BalancerProgress, lb *expv1.LoadBalancer, a *expv1.NodeAtt
 }
 
 // discoveryHash returns a hash of the trigger, the Node's UID, its provider ID and its addresses. Discovery runs again
-// when the hash changes. "addressed" changes the hash of records from versions without addresses.
+// when the hash changes.
 func discoveryHash(a *expv1.NodeAttachment) string {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{"addressed", a.Spec.Trigger, string(a.Spec.NodeUID), a.Spec.ProviderID}, a.Spec.Addresses...), " ")))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{a.Spec.Trigger, string(a.Spec.NodeUID), a.Spec.ProviderID}, a.Spec.Addresses...), " ")))
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -94,7 +94,7 @@ func (r *BalancerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	read := lb.ResourceVersion
 	again, err := r.reconcile(ctx, lb)
 	r.fresh.Wrote(req, read, lb.ResourceVersion)
-	result, err := r.fresh.Meet(req, r.Clock.Now(), client.IgnoreNotFound(err))
+	result, err := r.fresh.ResultOf(req, r.Clock.Now(), client.IgnoreNotFound(err))
 	if err == nil && result.RequeueAfter == 0 {
 		result.RequeueAfter = again
 	}
@@ -281,13 +281,13 @@ func (s *nodeBalancer) logDropped(ctx context.Context, i int) {
 	}
 }
 
-// updateAddresses updates the address in the record of a membership. It does so if the record has none, or has one that
-// the Node no longer has while the membership has a current one.
+// updateAddresses updates the address in the record of a membership, if the Node no longer has that address, and the
+// membership has a current one.
 func (s *nodeBalancer) updateAddresses(driver balancer.Driver, membership expv1.Membership) {
 	elsewhere := func(m expv1.Membership) bool { return driver.Elsewhere(s.node(), membershipOf(m)) }
 	for i := range s.attachment.Spec.Memberships {
 		m := &s.attachment.Spec.Memberships[i]
-		if with := *m; m.Address == "" || elsewhere(*m) && !elsewhere(membership) {
+		if with := *m; elsewhere(*m) && !elsewhere(membership) {
 			if with.Address = membership.Address; with.Same(membership) {
 				m.Address = membership.Address
 			}

@@ -30,7 +30,7 @@ import (
 // verdict returns the step's verdict about the first Machine, which started to leave a second ago.
 func (w *world) verdict() leaving.Verdict {
 	w.Helper()
-	v, err := (&detach.Step{Reader: w}).Look(w.Context(), leaving.Departing{
+	v, err := (&detach.Step{Reader: w}).Check(w.Context(), leaving.Departing{
 		Machine: w.machine("ws-1"), Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: w.clock.Now().Add(-time.Second),
 	}, w.clock.Now())
 	w.must(err)
@@ -337,22 +337,37 @@ func TestNodeBeingDeletedIsNotRestored(t *testing.T) {
 	})
 }
 
-// TestEmergencyUsesAddressesOfMachine: an owner takes a machine whose Node cannot be read. The workload cluster
-// does not answer, or the Node was deleted before the first reconcile, as under a new leader. The Machine has the
-// addresses, and the load balancer answers.
-func TestEmergencyUsesAddressesOfMachine(t *testing.T) {
-	for name, before := range map[string]func(*world){
-		"Unreachable": func(w *world) { w.lost = true },
-		"NodeGone":    func(w *world) { w.must(w.Delete(w.Context(), w.node("ws-1"))) },
+// TestDepartureUsesAddressesOfMachine: a machine leaves whose Node cannot be read. The workload cluster does not answer,
+// or the Node was deleted before the first reconcile, as under a new leader. The Machine has the addresses, and the load
+// balancer answers.
+func TestDepartureUsesAddressesOfMachine(t *testing.T) {
+	unreachable := func(w *world) { w.lost = true }
+	for name, tc := range map[string]struct {
+		before func(*world)
+		reason v1alpha1.DepartureReason
+	}{
+		"OwnerUnreachable":  {unreachable, v1alpha1.ReclaimedByOwner},
+		"OwnerNodeGone":     {func(w *world) { w.must(w.Delete(w.Context(), w.node("ws-1"))) }, v1alpha1.ReclaimedByOwner},
+		"WindowUnreachable": {unreachable, v1alpha1.WindowClosed},
+		"WindowUnreachableAnnotated": {func(w *world) {
+			w.edit("ws-1", func(n *corev1.Node) { n.Annotations = map[string]string{expv1.NodeDetachAnnotation: "true"} })
+			w.turns(5)
+			w.lost = true
+		}, v1alpha1.WindowClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.turns(2)
-				before(w)
-				w.leave("ws-1", v1alpha1.ReclaimedByOwner)
+				tc.before(w)
+				w.leave("ws-1", tc.reason)
 				w.turns(5)
 				if !w.edge.servers["ws-1"].drains {
 					t.Error("docs: load balancers are told at the same time; its owner's box gets connections")
+				}
+				w.lost = false
+				w.turns(5)
+				if n := w.node("ws-1"); n != nil && n.Spec.Unschedulable != (tc.reason == v1alpha1.WindowClosed) {
+					t.Errorf("its Node is unschedulable: %t", n.Spec.Unschedulable)
 				}
 			})
 		})

@@ -23,6 +23,7 @@ import (
 
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/plan"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
@@ -76,11 +77,11 @@ func (r *NodeReconciler) newPodCache(c controller.Controller) *workload.Namespac
 	return &workload.NamespaceCache{
 		Cache: r.ClusterCache, Controller: c, All: r.all,
 		Kinds: []workload.CachedKind{{
-			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: changes(podMatters),
+			Kind: &corev1.Pod{}, Map: r.ofPod, Predicate: wake.Changes(podMatters),
 			Keep:  cache.ByObject{Label: ofDaemonSets, Transform: workload.TrimDaemonPod},
 			Index: map[string]client.IndexerFunc{nodeField: podNode},
 		}, {
-			Kind: &appsv1.DaemonSet{}, Map: r.ofDaemonSet, Predicate: changes(setMatters),
+			Kind: &appsv1.DaemonSet{}, Map: r.ofDaemonSet, Predicate: wake.Changes(setMatters),
 			Keep: cache.ByObject{Transform: workload.TrimDaemonSet},
 		}},
 	}

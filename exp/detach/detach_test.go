@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -355,6 +356,13 @@ func TestUnreachableLoadBalancerIsReported(t *testing.T) {
 		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status != metav1.ConditionFalse || c.Message != "connection refused" {
 			t.Errorf("got %+v", c)
 		}
+		if m := w.attachment("ws-1").Status.LoadBalancers[0].Members[0]; m.State != "Draining" || ptr.Deref(m.Connections, 0) != 3 {
+			t.Errorf("its connections are forgotten: %+v", m)
+		}
+		w.spec(func(s *expv1.LoadBalancerSpec) { s.FailurePolicy = v1alpha1.FailurePolicyIgnore })
+		if v := w.verdict(); !v.Holds {
+			t.Errorf("connections that were reported are not waited for: %+v", v)
+		}
 		w.edge.down, w.edge.servers["ws-1"].connections = false, 0
 		w.settle()
 		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c.Status != metav1.ConditionTrue || c.Reason != expv1.DetachedReason {
@@ -379,7 +387,7 @@ func TestFailureOfOneNodeAffectsNoOther(t *testing.T) {
 			n := w.node("ws-1")
 			n.Status.Addresses = nil
 			w.must(w.Status().Update(w.Context(), n))
-		}, "edge: node ws-1 has no address: nothing is known by which the load balancer could know the Node"},
+		}, "edge: node ws-1 has no address: it has nothing that a member of the load balancer could match"},
 		"Refused":   {func(w *world) { w.edge.servers["ws-1"].refuses = true }, "edge: permission denied"},
 		"Unwritten": {func(w *world) { w.refuses = detach.AttachmentName("lab", "ws-1") }, ""},
 	} {

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/wake"
 )
 
 // NodesWatch is the name of the watch on Nodes, for tests whose ClusterCache has it already.
@@ -39,8 +41,8 @@ var DiscoveryHash = discoveryHash
 
 // NodeChanges, MachineChanges, PodChanges and SetChanges are the predicates of the watches, for tests.
 var (
-	NodeChanges, MachineChanges = changes(nodeFields), changes(machineFields)
-	PodChanges, SetChanges      = changes(podMatters), changes(setMatters)
+	NodeChanges, MachineChanges = wake.Changes(nodeFields), wake.Changes(machineFields)
+	PodChanges, SetChanges      = wake.Changes(podMatters), wake.Changes(setMatters)
 )
 
 // OfPod returns the requests for a pod event, for tests.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/api/v1alpha1"
 	expv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/api/v1alpha1"
@@ -39,7 +40,7 @@ func nodeFacts(node *corev1.Node) plan.Node {
 	n := plan.Node{
 		Exists: true, UID: string(node.UID), Unschedulable: node.Spec.Unschedulable, CordonedByUs: cordonedByUs(node),
 		DetachAnnotation: node.Annotations[expv1.NodeDetachAnnotation], Marked: node.Annotations[expv1.NodeDetachingAnnotation] == "true",
-		Stopped: podorder.Stopped(node), Ready: workload.NodeReady(node) && node.DeletionTimestamp.IsZero(),
+		Stopped: podorder.Stopped(node), Ready: util.IsNodeReady(node) && node.DeletionTimestamp.IsZero(),
 	}
 	for _, t := range node.Spec.Taints {
 		n.Taints = append(n.Taints, plan.Taint{Key: t.Key, Value: t.Value})

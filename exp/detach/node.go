@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/index"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -133,7 +134,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		err = s.daemonSetErr // All work that does not need the unread data is done.
 	}
 	// A new connection to the workload cluster enqueues the Node.
-	result, err := r.fresh.Meet(req, now, client.IgnoreNotFound(workload.IgnoreNotConnected(err)))
+	result, err := r.fresh.ResultOf(req, now, client.IgnoreNotFound(workload.IgnoreNotConnected(err)))
 	if err == nil && result.RequeueAfter == 0 {
 		result.RequeueAfter = again
 	}
@@ -399,17 +400,14 @@ func (r *NodeReconciler) change(ctx context.Context, s *scope, d plan.Decision) 
 
 // intent describes a write for the audit log and the safety rails.
 func (r *NodeReconciler) intent(s *scope, d plan.Decision) actuate.Intent {
-	i := actuate.Intent{Kind: audit.NodePatch, Why: "Attach", At: r.Clock.Now(), Cluster: client.ObjectKeyFromObject(s.cluster)}
+	why := "Attach"
 	if d.Trigger != "" || d.Mark {
-		i.Why = "Detach"
+		why = "Detach"
 	}
 	if s.machine != nil {
-		i.Machine = client.ObjectKeyFromObject(s.machine)
-		if parent := children.ParentOf(s.machine); parent != "" {
-			i.Machine.Name = parent
-		}
+		return actuate.OnNode(s.machine, why, r.Clock.Now())
 	}
-	return i
+	return actuate.Intent{Kind: audit.NodePatch, Why: why, At: r.Clock.Now(), Cluster: client.ObjectKeyFromObject(s.cluster)}
 }
 
 // write creates or patches the NodeAttachment with the decision. cordoned reports that the Node was cordoned and marked as
@@ -457,11 +455,17 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 	if a.DeletionTimestamp.IsZero() {
 		controllerutil.AddFinalizer(a, expv1.Finalizer)
 	}
-	if s.node != nil {
+	switch {
+	case s.node != nil:
 		a.Spec.NodeUID, a.Spec.ControlPlane = s.node.UID, ofControlPlane(s.node)
+	case d.Trigger == plan.Departure: // The Node is cordoned and marked when it can be read.
+		a.Spec.NodeUID, a.Spec.ControlPlane = "", a.Spec.ControlPlane || util.IsControlPlaneMachine(s.machine)
+	case d.Trigger != plan.Emergency:
+		return
 	}
-	if s.node != nil || d.Trigger == plan.Emergency {
-		a.Spec.ProviderID, a.Spec.Addresses = s.providerID, s.addresses
+	a.Spec.ProviderID = s.providerID
+	if s.node != nil || len(s.addresses) > 0 {
+		a.Spec.Addresses = s.addresses
 	}
 }
 

@@ -106,48 +106,6 @@ func TestAnAddressThatIsRegisteredAgain(t *testing.T) {
 	})
 }
 
-// TestARecordWithoutAddresses: a record of HAProxy from an older version.
-func TestARecordWithoutAddresses(t *testing.T) {
-	for name, c := range map[string]struct {
-		address string
-		half    bool // One of two processes does not answer.
-		drains  bool // It is not restored.
-	}{
-		"Same":        {address: "192.0.2.1"},
-		"Another":     {address: "192.0.2.77", drains: true},
-		"HalfSame":    {address: "192.0.2.1", half: true},
-		"HalfAnother": {address: "192.0.2.77", half: true, drains: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				lb := w.balancer()
-				lb.Spec.HAProxy = &expv1.HAProxyBalancer{Endpoints: []string{"tcp://192.0.2.1:9999"}}
-				w.must(w.Update(w.Context(), lb))
-				w.edit("ws-1", cordon)
-				w.settle()
-				a := w.attachment("ws-1")
-				a.Spec.Memberships[0].Address = ""
-				w.must(w.Update(w.Context(), a))
-				a.Status.LoadBalancers[0].DiscoveryHash, a.Status.LoadBalancers[0].Members[0].Address = "old", ""
-				w.must(w.Status().Update(w.Context(), a))
-				w.edge.servers["ws-1"].address = c.address
-				w.edge.half = c.half
-				w.restart()
-				w.edit("ws-1", uncordon)
-				w.turns(5)
-				if w.edge.half && w.attachment("ws-1") == nil {
-					t.Error("the place is off the record although a process has not answered")
-				}
-				w.edge.half = false
-				w.settle()
-				if w.edge.servers["ws-1"].drains != c.drains || w.attachment("ws-1") != nil {
-					t.Errorf("server %+v, attachment %+v", w.edge.servers["ws-1"], w.attachment("ws-1"))
-				}
-			})
-		})
-	}
-}
-
 // TestUnconfirmedDepartureKeepsItsRecord: a machine leaves before its load balancer answers.
 func TestUnconfirmedDepartureKeepsItsRecord(t *testing.T) {
 	for name, reason := range map[string]v1alpha1.DepartureReason{"Owner": v1alpha1.ReclaimedByOwner, "MissedDeadline": v1alpha1.WindowClosed} {

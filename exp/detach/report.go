@@ -87,9 +87,13 @@ func (s *nodeBalancer) disabled() bool {
 func (s *nodeBalancer) report(o *round) {
 	a := s.attachment
 	name := o.lb.Name
+	var known []expv1.MembershipStatus
+	if p := progressOf(a, name); p != nil && p.Phase != expv1.PhaseAttaching && cmp.Or(o.failed, s.failed) != nil {
+		known = p.Members
+	}
 	a.Status.LoadBalancers = slices.DeleteFunc(a.Status.LoadBalancers, func(p expv1.BalancerProgress) bool { return p.Name == name })
 	if phase := s.phase(o); phase != "" {
-		p := expv1.BalancerProgress{Name: name, Phase: phase, Members: s.states(name)}
+		p := expv1.BalancerProgress{Name: name, Phase: phase, Members: s.states(name, known)}
 		if s.discovered {
 			p.Generation, p.DiscoveryHash = o.lb.Generation, discoveryHash(a)
 		}
@@ -100,18 +104,23 @@ func (s *nodeBalancer) report(o *round) {
 	conditions.Set(a, summary(a, o.balancers))
 }
 
-// states returns the memberships of a Node and their states.
-func (s *nodeBalancer) states(lb string) (states []expv1.MembershipStatus) {
+// states returns the memberships of a Node and their states. A state that could not be read is the one in known, so that
+// connections that were reported still count.
+func (s *nodeBalancer) states(lb string, known []expv1.MembershipStatus) (states []expv1.MembershipStatus) {
 	for i, m := range s.members {
 		if s.steps[i].Act.EndsRecord() {
 			continue
 		}
-		states = append(states, expv1.MembershipStatus{
+		state := expv1.MembershipStatus{
 			Membership:  recordOf(lb, m.Membership),
 			State:       string(cmp.Or(m.Status.State, unknownState)),
 			Connections: m.Status.Connections,
 			Message:     s.steps[i].Held,
-		})
+		}
+		if k := slices.IndexFunc(known, func(k expv1.MembershipStatus) bool { return k.Same(state.Membership) }); k >= 0 && state.State == unknownState {
+			state.State, state.Connections = known[k].State, known[k].Connections
+		}
+		states = append(states, state)
 	}
 	return states
 }

@@ -114,7 +114,7 @@ func (o *round) readMemberships(ctx context.Context, driver balancer.Driver) err
 	defer cancel()
 	for _, s := range o.nodes {
 		wanted := s.out && !s.discovered && s.attachment.Spec.Trigger != string(plan.Gone)
-		misplaced := func(m plan.Member) bool { return o.hasNoAddress(m) || o.addressChanged(driver, s, m) }
+		misplaced := func(m plan.Member) bool { return o.addressChanged(driver, s, m) }
 		if !wanted && !slices.ContainsFunc(s.members, misplaced) {
 			continue
 		}
@@ -150,11 +150,6 @@ func (o *round) rediscoverLost(ctx context.Context, driver balancer.Driver) erro
 
 // absent reports whether the membership no longer belongs to the Node. After a reload, the Node may have another one.
 func absent(m plan.Member) bool { return m.Status.State == balancer.Absent }
-
-// hasNoAddress reports whether a membership of HAProxy was recorded by a version that stored no address.
-func (o *round) hasNoAddress(m plan.Member) bool {
-	return o.lb.Spec.HAProxy != nil && m.Membership.Address == ""
-}
 
 // addressChanged reports whether a drained membership has an address that the Node no longer has. Its server may have
 // followed the Node: DNS and "set server addr" change the address of a server, and keep the drain.
@@ -196,7 +191,7 @@ func (o *round) readStatuses(ctx context.Context, driver balancer.Driver) error 
 				s.failed = err
 			}
 			switch {
-			case o.hasNoAddress(*m), s.failed != nil && o.addressChanged(driver, s, *m): // The address could not be read.
+			case s.failed != nil && o.addressChanged(driver, s, *m): // The address could not be read.
 				m.Status = balancer.Status{State: balancer.Unknown}
 			case driver.Elsewhere(s.node(), m.Membership):
 				m.Status = balancer.Status{State: balancer.Absent}
@@ -221,13 +216,8 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *nodeBal
 	}
 	s.discovered, o.callErrors = err == nil, join(o.callErrors, err)
 	for i := range s.members {
-		switch m := &s.members[i]; {
-		case o.hasNoAddress(*m):
-			m.Membership.Address = addressIn(found, m.Membership, err)
-		case o.addressChanged(driver, s, *m):
-			if now := addressIn(found, m.Membership, err); now != "" && now != expv1.NoAddress {
-				m.Membership.Address = now
-			}
+		if m := &s.members[i]; o.addressChanged(driver, s, *m) {
+			m.Membership.Address = addressIn(found, m.Membership)
 		}
 	}
 	for _, m := range found {
@@ -238,18 +228,16 @@ func (o *round) discover(ctx context.Context, driver balancer.Driver, s *nodeBal
 	return nil
 }
 
-// addressIn returns the address of a membership among those found for its Node. It returns NoAddress if the membership
-// is not among them, and an empty string if the result is partial.
-func addressIn(found []balancer.Membership, membership balancer.Membership, err error) string {
+// addressIn returns the address of a membership among those found for its Node. It returns the recorded address if the
+// membership is not among them.
+func addressIn(found []balancer.Membership, membership balancer.Membership) string {
+	recorded := membership.Address
 	for _, m := range found {
 		if membership.Address = m.Address; m.Same(membership) {
 			return m.Address
 		}
 	}
-	if err != nil {
-		return ""
-	}
-	return expv1.NoAddress
+	return recorded
 }
 
 // join is errors.Join without duplicates: the parts of a load balancer often return the same error.

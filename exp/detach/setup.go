@@ -37,8 +37,8 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeattachment").
 		Watches(&expv1.NodeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment)).
-		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(predicate.Or(createdOrDeleted(), changes(servedDaemonSets)))).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(changes(machineFields))).
+		Watches(&expv1.LoadBalancer{}, handler.EnqueueRequestsFromMapFunc(r.ofBalancer), builder.WithPredicates(predicate.Or(createdOrDeleted(), wake.Changes(servedDaemonSets)))).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(wake.Changes(machineFields))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(clusterChanges(mgr, "nodeattachment"))).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeattachment", r.ofCluster)).
 		WatchesRawSource(r.Pods.Woken()).
@@ -48,7 +48,7 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Opti
 		return fmt.Errorf("building nodeattachment controller: %w", err)
 	}
 	r.nodes = workload.Watch{
-		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: changes(nodeFields),
+		Name: nodesWatch, Kind: &corev1.Node{}, Cache: r.ClusterCache, Controller: c, Map: r.ofNode, Predicate: wake.Changes(nodeFields),
 	}
 	r.podCache = r.newPodCache(c)
 	return nil
@@ -199,19 +199,7 @@ func clusterChanges(mgr ctrl.Manager, controller string) predicate.Predicate {
 
 // createdOrDeleted passes the creation, the deletion, and the start of the deletion of a LoadBalancer.
 func createdOrDeleted() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-	}}
-}
-
-// changes passes updates that change the result of read.
-func changes[T client.Object](read func(T) any) predicate.Predicate {
-	return wake.Changes(func(obj client.Object) any {
-		if o, ok := obj.(T); ok {
-			return read(o)
-		}
-		return obj
-	})
+	return wake.Changes(func(lb client.Object) any { return lb.GetDeletionTimestamp().IsZero() })
 }
 
 // servedDaemonSets returns the fields of a LoadBalancer that select the pods to watch.

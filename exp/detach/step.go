@@ -52,8 +52,8 @@ func clusterOf(m *clusterv1.Machine) client.ObjectKey {
 	return client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 }
 
-// Look implements leaving.Step.
-func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
+// Check implements leaving.Step.
+func (s *Step) Check(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
@@ -89,7 +89,7 @@ func waitAll(balancers []expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.
 // wait adds one load balancer to the verdict v. first is when the load balancer could first be called. It returns the
 // reason why the drain waits, or proceeds although the Node is not detached.
 func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d leaving.Departing, first, now time.Time) (note string) {
-	phase, says, serves, known := expv1.PhasePending, "not asked yet", false, false
+	phase, says, serves, known := expv1.PhasePending, "not called yet", false, false
 	if p := progressIfDetaching(a, lb); p != nil {
 		phase, says, known = p.Phase, cmp.Or(p.Message, says), p.Message != ""
 		serves = slices.ContainsFunc(p.Members, func(m expv1.MembershipStatus) bool { return m.State == string(balancer.Draining) || m.Message != "" })
@@ -99,7 +99,7 @@ func wait(v *leaving.Verdict, lb *expv1.LoadBalancer, a *expv1.NodeAttachment, d
 	if half, name := d.HalfGrace(); half > 0 && half < has {
 		has, limit = half, name
 	}
-	until := leaving.Progress{Asked: first}.Until(has, firstResponse, d.Began, now)
+	until := leaving.Progress{FirstCalled: first}.Until(has, firstResponse, d.Began, now)
 	switch {
 	case phase == expv1.PhaseDetached:
 		return ""

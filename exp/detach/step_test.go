@@ -42,9 +42,9 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		asking, missed, failed bool
 		note                   string
 	}{
-		"NotAsked":  {reason: "Nobody has seen yet that it leaves.", holds: true, asking: true, note: "load balancer edge: not asked yet"},
-		"Attaching": {reason: "What was before does not count.", attachment: attaching, holds: true, asking: true, note: "load balancer edge: not asked yet"},
-		"Pending":   {reason: "Its places are being looked for.", attachment: progress(expv1.PhasePending, ""), holds: true, asking: true, note: "load balancer edge: not asked yet"},
+		"NotAsked":  {reason: "Nobody has seen yet that it leaves.", holds: true, asking: true, note: "load balancer edge: not called yet"},
+		"Attaching": {reason: "What was before does not count.", attachment: attaching, holds: true, asking: true, note: "load balancer edge: not called yet"},
+		"Pending":   {reason: "Its places are being looked for.", attachment: progress(expv1.PhasePending, ""), holds: true, asking: true, note: "load balancer edge: not called yet"},
 		"Draining":  {reason: "Connections are not cut.", attachment: progress(expv1.PhaseDraining, "web/ws-1 has 3 connections"), holds: true, note: "load balancer edge: web/ws-1 has 3 connections"},
 		"Held":      {reason: "Somebody else is to come first.", attachment: progress(expv1.PhaseHeld, "web/ws-1 stays: only 0"), holds: true, note: "load balancer edge: web/ws-1 stays: only 0"},
 		"Detached":  {reason: "It is out.", attachment: progress(expv1.PhaseDetached, "")},
@@ -80,7 +80,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		},
 		"ControlPlaneNode": {reason: "Only its Node says so, and nobody takes that out.", attachment: master},
 		"ControlPlaneToo": {
-			reason: "Somebody asks for them.", holds: true, asking: true, note: "load balancer edge: not asked yet",
+			reason: "Somebody asks for them.", holds: true, asking: true, note: "load balancer edge: not called yet",
 			change: func(lb *expv1.LoadBalancer, m *clusterv1.Machine) {
 				lb.Spec.ControlPlane, m.Labels = true, map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 			},
@@ -118,17 +118,17 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				}
 				step := &detach.Step{Reader: w}
 				if tc.after > 0 {
-					_, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began}, began)
+					_, err := step.Check(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began}, began)
 					w.must(err)
 				}
-				got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began, Grace: tc.grace}, began.Add(tc.after))
+				got, err := step.Check(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeDrain, Began: began, Grace: tc.grace}, began.Add(tc.after))
 				if !got.Holds && !got.Missed {
 					got.Reason = "" // It has no meaning.
 				}
 				if diff := cmp.Diff(want, got); err != nil || diff != "" {
 					t.Errorf("%s: error %v, -want, +got:\n%s", tc.reason, err, diff)
 				}
-				if got, err := step.Look(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeTermination, Began: began}, began); err != nil || got.Holds {
+				if got, err := step.Check(t.Context(), leaving.Departing{Machine: m, Node: "ws-1", Phase: hooksv1.BeforeTermination, Began: began}, began); err != nil || got.Holds {
 					t.Errorf("after the drain nobody waits: %+v, %v", got, err)
 				}
 			})
@@ -145,7 +145,7 @@ func TestAManagerThatStartsAfterTheDeadline(t *testing.T) {
 		step := &detach.Step{Reader: w}
 		start := d.Began.Add(time.Hour)
 		look := func(after time.Duration) leaving.Verdict {
-			v, err := step.Look(t.Context(), d, start.Add(after))
+			v, err := step.Check(t.Context(), d, start.Add(after))
 			w.must(err)
 			return v
 		}

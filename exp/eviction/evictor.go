@@ -18,6 +18,7 @@ import (
 
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 )
 
 // DefaultNameProtection is the default of Evictor.NameProtection. Drainers retry every 5 to 20 seconds.
@@ -30,16 +31,6 @@ const (
 	maxRequester = 512
 )
 
-// A Writer writes to the workload cluster.
-type Writer interface {
-	// Create creates an object.
-	Create(ctx context.Context, obj client.Object) error
-	// Patch patches this object, and no later one with its name.
-	Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error
-	// Delete deletes this object, and no later one with its name. A missing object is not an error.
-	Delete(ctx context.Context, obj client.Object) error
-}
-
 // An Evictor decides on evictions, and marks pods for their operators. It is safe for concurrent use, and several
 // Evictors may run in one cluster.
 type Evictor struct {
@@ -50,8 +41,8 @@ type Evictor struct {
 	// Cache reads pods, Nodes and RescheduleRequests from a cache that may be late. It is optional. The Evictor uses it
 	// for two answers only: that no policy selects a pod, and "try again". It reads everything else from Live.
 	Cache client.Reader
-	// Write writes.
-	Write Writer
+	// Write writes to the workload cluster.
+	Write *actuate.Actuator
 	// Clock returns the current time.
 	Clock clock.PassiveClock
 	// Taints are the keys of taints that mark a Node as draining, besides a cordon.

@@ -21,6 +21,7 @@ import (
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction"
 	evictionv1 "github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/api/v1alpha1"
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/eviction/verdict"
+	"github.com/finos/cluster-api-addon-provider-5spot/internal/actuate"
 	"github.com/finos/cluster-api-addon-provider-5spot/internal/testenv"
 )
 
@@ -171,7 +172,7 @@ func TestManyAtOnce(t *testing.T) {
 	for range 20 {
 		a := *w.evictor
 		a.Live, a.Policies = plain, plain
-		a.Write = writer{plain}
+		a.Write = actuate.New(plain)
 		for i := range 10 {
 			working.Go(func() {
 				resp, err := a.Evict(t.Context(), eviction.Attempt{Pod: client.ObjectKey{Namespace: w.ns, Name: fmt.Sprintf("db-%d", i)}})
@@ -279,19 +280,4 @@ func TestTerminatingNamespaceAllowsEviction(t *testing.T) {
 	w, _ := newDrain(t, nil)
 	w.Must(w.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}))
 	w.evict("db-0", verdict.Allow, verdict.NotRunning)
-}
-
-// writer does not count writes: the counter is not safe for concurrent use.
-type writer struct{ client.Client }
-
-func (w writer) Create(ctx context.Context, obj client.Object) error {
-	return w.Client.Create(ctx, obj)
-}
-
-func (w writer) Delete(ctx context.Context, obj client.Object) error {
-	return w.Client.Delete(ctx, obj)
-}
-
-func (w writer) Patch(ctx context.Context, obj, before client.Object, opts ...client.PatchOption) error {
-	return w.Client.Patch(ctx, obj, client.MergeFrom(before), opts...)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/controllers/noderefutil"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -77,8 +78,8 @@ func (s *Step) Forget(machine types.UID) { s.Calls.ForgetMachine(machine) }
 // Woken returns the source of events that enqueue a Machine after a check of its pods.
 func (s *Step) Woken() source.Source { return s.Calls.Woken() }
 
-// Look returns whether the Machine waits for operators. It starts a call if one is due, and does not wait for it.
-func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
+// Check returns whether the Machine waits for operators. It starts a call if one is due, and does not wait for it.
+func (s *Step) Check(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
 	if d.Phase != hooksv1.BeforeDrain || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
@@ -87,8 +88,8 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 		has, limit = half, name
 	}
 	return s.Calls.CheckRemote(ctx, d, leaving.RemoteCheck{
-		Look: func(ctx context.Context) leaving.Response { return s.checkPods(ctx, d) }, MaxWait: has, Call: callTimeout,
-		Reason: v1alpha1.WaitingForOperatorsReason, NeverChecked: "pods have not been looked at yet",
+		Check: func(ctx context.Context) leaving.Response { return s.checkPods(ctx, d) }, MaxWait: has, Call: callTimeout,
+		Reason:          v1alpha1.WaitingForOperatorsReason,
 		TimedOut:        "operators did not move all pods within " + limit,
 		RecheckInterval: recheckWhileHeld,
 	}, now), nil
@@ -108,7 +109,7 @@ type drainingNode struct {
 // clock is suspect, it does nothing: the deadline of a pod may not have passed.
 func (s *Step) checkPods(ctx context.Context, d leaving.Departing) leaving.Response {
 	if s.APIClock.Trust() == rails.Suspect {
-		return leaving.Response{Wait: rails.Apart, Says: "no pod is moved while the manager's clock may be wrong"}
+		return leaving.Response{Wait: rails.Apart, Message: "no pod is moved while the manager's clock may be wrong"}
 	}
 	reader, err := workload.Live(ctx, s.ClusterCache, d.Cluster())
 	if err != nil {
@@ -181,7 +182,7 @@ func (n *drainingNode) observePods(ctx context.Context, reader client.Reader) er
 
 // requestMoves requests the moves of all pods, up to maxParallelMoves in parallel.
 func (s *Step) requestMoves(ctx context.Context, reader client.Reader, action actuate.Action, n *drainingNode) leaving.Response {
-	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action, Clock: s.Clock, Taints: DrainTaints, NameProtection: DefaultNameProtection}
+	evictor := &Evictor{Live: reader, Policies: n.policies, Write: action.Actuator, Clock: s.Clock, Taints: DrainTaints, NameProtection: DefaultNameProtection}
 	verdicts := make([]moveState, len(n.pods))
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxParallelMoves, len(n.pods), func(i int) {
 		verdicts[i] = s.requestMove(ctx, evictor, &n.pods[i]) // A move after the end of ctx fails, and holds the Machine.
@@ -209,7 +210,7 @@ func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Po
 	key := client.ObjectKeyFromObject(pod)
 	resp, err := evictor.EvictLive(ctx, Attempt{Pod: key, UID: pod.UID, By: s.By})
 	if err == nil && resp.Write == verdict.Mark {
-		ctrl.LoggerFrom(ctx).Info("Asked operator to move pod", "Pod", key, "policy", resp.Policy.String(), "warnings", resp.Warnings)
+		ctrl.LoggerFrom(ctx).Info("Requested a move from the operator", "Pod", key, "policy", resp.Policy.String(), "warnings", resp.Warnings)
 	}
 	switch {
 	case err != nil:
@@ -221,7 +222,7 @@ func (s *Step) requestMove(ctx context.Context, evictor *Evictor, pod *corev1.Po
 	case resp.Answer == verdict.Wait:
 		return moveState{holds: true, note: fmt.Sprintf("%s: %s", key, resp.Cause)}
 	case resp.Outcome == verdict.HealthyNode, resp.Outcome == verdict.Rescheduled:
-		return moveState{holds: true, note: fmt.Sprintf("%s: %s: its Node is schedulable again although 5-Spot cordoned it: trying again", key, resp.Policy)}
+		return moveState{holds: true, note: fmt.Sprintf("%s: %s: another client uncordoned its Node: 5-Spot cordons it again", key, resp.Policy)}
 	default: // The pod is gone or will be evicted.
 		return moveState{}
 	}
@@ -238,18 +239,11 @@ func (n *drainingNode) answer(pods []moveState) leaving.Response {
 			notes = append(notes, p.note)
 		}
 	}
-	if a.Wait > 0 && unreachable(n.Node) {
-		a.Wait, a.Missed, notes = 0, true, append([]string{"the Node does not answer, and its pods are not waited for"}, notes...)
+	if a.Wait > 0 && noderefutil.IsNodeUnreachable(n.Node) {
+		a.Wait, a.Missed, notes = 0, true, append([]string{"the Node does not respond, so the Machine does not wait for its pods"}, notes...)
 	}
-	a.Says = strings.Join(notes, "; ")
+	a.Message = strings.Join(notes, "; ")
 	return a
-}
-
-// unreachable reports whether the kubelet of a Node has stopped reporting.
-func unreachable(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
-	})
 }
 
 // policySnapshot returns the policies that were read once. It reads everything else from the API server.

@@ -82,7 +82,7 @@ func (d *departure) anew() {
 // look calls the step once, as a reconciler does.
 func (d *departure) look() leaving.Verdict {
 	d.Helper()
-	v, err := d.step.Look(d.Context(), d.d, d.clock.Now())
+	v, err := d.step.Check(d.Context(), d.d, d.clock.Now())
 	d.Must(err)
 	return v
 }
@@ -129,7 +129,7 @@ func (d *departure) cordoned() bool {
 }
 
 const (
-	asked    = "db-0: ReschedulePolicy db: its operator has been asked to move it"
+	asked    = "db-0: ReschedulePolicy db: its operator has the request to move it"
 	tooLate  = "db-0: ReschedulePolicy db: its operator did not move it within 1m0s"
 	halfOver = "operators did not move all pods within 5m0s, half of the machine's gracefulShutdownTimeout: "
 )
@@ -267,11 +267,11 @@ func TestOneMoveAfterTheOther(t *testing.T) {
 	for left := len(pods); left > 0; left-- {
 		v := d.turn()
 		for range 10 {
-			if v = d.turn(); strings.Contains(v.Note, "has been asked") {
+			if v = d.turn(); strings.Contains(v.Note, "has the request") {
 				break
 			}
 		}
-		if n := strings.Count(v.Note, "has been asked"); n != 1 || strings.Count(v.Note, turnOf) != left-1 || !v.Holds {
+		if n := strings.Count(v.Note, "has the request"); n != 1 || strings.Count(v.Note, turnOf) != left-1 || !v.Holds {
 			t.Fatalf("with %d left: %+v", left, v)
 		}
 		i := slices.IndexFunc(pods, d.isMarked)
@@ -361,7 +361,7 @@ func TestAPolicyThatSelectsNothingIsTold(t *testing.T) {
 	p := d.pod("db-0", 0)
 	d.pod("db-1", 0)
 	v := d.turn()
-	if !v.Holds || strings.Count(v.Note, "ReschedulePolicy bad is ignored: spec.podSelector: ") != 1 || strings.Count(v.Note, "has been asked") != 2 {
+	if !v.Holds || strings.Count(v.Note, "ReschedulePolicy bad is ignored: spec.podSelector: ") != 1 || strings.Count(v.Note, "has the request") != 2 {
 		t.Errorf("got %+v", v)
 	}
 	d.leave(p)
@@ -555,7 +555,7 @@ func TestANodeThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	p := d.pod("db-0", 0)
 	d.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	d.Must(d.Client.Status().Update(t.Context(), d.nodes[0]))
-	d.wants(d.turn(), false, true, "the Node does not answer, and its pods are not waited for; "+asked)
+	d.wants(d.turn(), false, true, "the Node does not respond, so the Machine does not wait for its pods; "+asked)
 	if !d.isMarked(p) {
 		t.Error("its operator was not asked")
 	}
@@ -584,7 +584,7 @@ func TestANodeIsCordonedAgain(t *testing.T) {
 	}
 	d.anew()
 	for range 2 {
-		d.wants(d.turn(), true, false, "db-0: ReschedulePolicy db: its Node is schedulable again although 5-Spot cordoned it: trying again")
+		d.wants(d.turn(), true, false, "db-0: ReschedulePolicy db: another client uncordoned its Node: 5-Spot cordons it again")
 	}
 	if reads == 0 {
 		t.Error("the test shows nothing")

@@ -81,19 +81,10 @@ func (a *Actuator) Create(ctx context.Context, obj client.Object) error {
 	return a.done(ctx, "creating", obj, a.acknowledged(obj, sent, err))
 }
 
-// Apply applies obj, which may exist. A field that another manager owns is a conflict. obj is updated from the
-// response. An Action rejects a response that is not the object that was sent.
-func (a *Actuator) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
-	return a.apply(ctx, obj)
-}
-
-// Update applies obj, which must belong to 5-Spot, and takes over the fields in it. obj is updated from the
-// response.
-func (a *Actuator) Update(ctx context.Context, obj *unstructured.Unstructured) error {
-	return a.apply(ctx, obj, client.ForceOwnership)
-}
-
-func (a *Actuator) apply(ctx context.Context, obj *unstructured.Unstructured, opts ...client.ApplyOption) error {
+// Apply applies obj, which may exist. A field that another manager owns is a conflict, unless client.ForceOwnership is
+// given: then obj must belong to 5-Spot. obj is updated from the response. An Action rejects a response that is not the
+// object that was sent.
+func (a *Actuator) Apply(ctx context.Context, obj *unstructured.Unstructured, opts ...client.ApplyOption) error {
 	sent := maps.Clone(obj.GetLabels())
 	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), opts...)
 	return a.done(ctx, "applying", obj, a.acknowledged(obj, sent, err))

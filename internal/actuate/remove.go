@@ -134,33 +134,11 @@ func (a Action) DeleteNext(ctx context.Context, c *children.Set, hooks children.
 	return a.Delete(ctx, last)
 }
 
-// Request writes a request for a departure to a Machine: see children.Request. A Machine that has changed since it was
-// read is a conflict. If the write is suppressed, m stays unchanged.
-func (a *Actuator) Request(ctx context.Context, m *clusterv1.Machine, d v1alpha1.Departure, now time.Time) error {
+// EditLocked patches a Machine with a change. A Machine that has changed since it was read is a conflict: it may be
+// leaving. If the write is suppressed, m stays unchanged.
+func (a *Actuator) EditLocked(ctx context.Context, m *clusterv1.Machine, change func(*clusterv1.Machine)) error {
 	return a.edit(ctx, m, func() (locked bool) {
-		children.Request(m, d, now)
-		return true
-	})
-}
-
-// SetDeparture writes a departure record to a Machine, under the same conditions as Request. change, which may be nil,
-// is applied to the Machine before that.
-func (a *Actuator) SetDeparture(ctx context.Context, m *clusterv1.Machine, d v1alpha1.Departure, change func(*clusterv1.Machine)) error {
-	return a.edit(ctx, m, func() (locked bool) {
-		if change != nil {
-			change(m)
-		}
-		children.SetDeparture(m, d)
-		return true
-	})
-}
-
-// Withdraw removes the departure record, and the annotations that came with it, from a Machine that stays. A
-// Machine that has changed since it was read is a conflict: it may be leaving. If the write is suppressed, m
-// stays unchanged.
-func (a *Actuator) Withdraw(ctx context.Context, m *clusterv1.Machine) error {
-	return a.edit(ctx, m, func() (locked bool) {
-		children.Withdraw(m)
+		change(m)
 		return true
 	})
 }

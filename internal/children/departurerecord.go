@@ -136,7 +136,7 @@ func ForOwner(m *clusterv1.Machine, now time.Time) bool {
 	return state == Started && d.Reason == v1alpha1.ReclaimedByOwner
 }
 
-// LeavingSince returns when a Machine started to leave, by the clock that measures its budget. It is zero if
+// LeavingSince returns when a Machine started to leave, by the manager's clock, which measures its budget. It is zero if
 // the Machine does not leave. It is also zero while our hook holds a Machine that another client deletes: the
 // departure is recorded before the hook is removed.
 //

@@ -16,7 +16,6 @@ import (
 func Decide(f Fleet, limit Fraction) Plan {
 	started := Recent(f.Started, f.Now)
 	p := Plan{Members: f.members(Unscheduled, len(started))}
-	p.Cap = limit.Of(p.Members)
 	for _, c := range InOrder(f.Candidates, f.Now) {
 		if hold, held := f.hold(c.Lane); held {
 			p.Held = append(p.Held, Waiting{Candidate: c, Reason: hold.Reason, Message: hold.Message})
@@ -33,8 +32,8 @@ func Decide(f Fleet, limit Fraction) Plan {
 }
 
 // deferred returns the limit that defers a candidate after so many admissions: the Cluster's, or the one of all Clusters.
-// A candidate gives way to a candidate of another Cluster if that one has waited longer than MaxWait and longer than
-// itself. With a recent refusal, it gives way to all candidates of other Clusters.
+// A candidate of another Cluster goes first if it has waited longer than MaxWait and longer than this one. After a recent
+// refusal of this one, all candidates of other Clusters go first.
 func (f Fleet) deferred(limit Fraction, c Candidate, started []time.Time, admitted int) (Waiting, bool) {
 	if limit <= 0 {
 		return Waiting{}, false
@@ -101,7 +100,7 @@ func (c Counts) members(lane Lane, started int) int {
 
 // message describes why a candidate waits. It is the same for the Cluster's limit and the one of all Clusters: each change is a write.
 func (f Fraction) message() string {
-	return fmt.Sprintf("At most %s of the machines (at least one) start to leave within %s: it waits for others", f.percent(), Window)
+	return fmt.Sprintf("At most %s of the machines (at least one) start to leave within %s: others go first", f.percent(), Window)
 }
 
 // hold returns the first hold that applies to a lane.

@@ -18,12 +18,12 @@ const never time.Duration = -1
 // outcome is a readable form of a plan: "a" starts, "a BlastRadiusCap" waits. Next counts from noon.
 type outcome struct {
 	Admitted, Deferred, Held []string
-	Members, Cap             int
+	Members                  int
 	Next                     time.Duration
 }
 
 func outcomeOf(p departurecap.Plan) outcome {
-	o := outcome{Members: p.Members, Cap: p.Cap, Next: never}
+	o := outcome{Members: p.Members, Next: never}
 	for _, a := range p.Admitted {
 		o.Admitted = append(o.Admitted, a.Name)
 	}
@@ -90,12 +90,12 @@ func TestDecide(t *testing.T) {
 		"NoCandidates": {
 			reason: "A settled Cluster needs no other run.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 40, Started: ago(5 * s)}}, limits: oneInTwenty,
-			want: outcome{Members: 41, Cap: 2, Next: never},
+			want: outcome{Members: 41, Next: never},
 		},
 		"OneLeavesAtOnce": {
 			reason: "Case 13: the only candidate starts at once.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 1}, Candidates: list{scheduled("a", ended(0))}}, limits: oneInTwenty,
-			want: outcome{Admitted: []string{"a"}, Members: 1, Cap: 1, Next: never},
+			want: outcome{Admitted: []string{"a"}, Members: 1, Next: never},
 		},
 		"NoLimit": {
 			reason: "Case 3: without a limit all leave.",
@@ -105,60 +105,60 @@ func TestDecide(t *testing.T) {
 		"FirstOfTheOrder": {
 			reason: "Case 10: of 40 two start, the others when these two do not count any more.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 40}, Candidates: list{c, b, a}}, limits: oneInTwenty,
-			want: outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
+			want: outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 40, Next: 10 * s},
 		},
 		"OneLessThanForty": {
 			reason: "Case 10: of 39 one.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 39}, Candidates: list{a, b}}, limits: oneInTwenty,
-			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 39, Cap: 1, Next: 10 * s},
+			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 39, Next: 10 * s},
 		},
 		"JoinsDoNotWait": {
 			reason: "Case 20: machines that come raise the limit.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 100}, Candidates: list{a, b, c}}, limits: oneInTwenty,
-			want: outcome{Admitted: []string{"a", "b", "c"}, Members: 100, Cap: 5, Next: never},
+			want: outcome{Admitted: []string{"a", "b", "c"}, Members: 100, Next: never},
 		},
 		"WithinTheWindow": {
 			reason: "Case 7: nine seconds later none is added: looking again buys nothing.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 38, Started: ago(9*s, 9*s)}, Candidates: list{a}}, limits: oneInTwenty,
-			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: s},
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Next: s},
 		},
 		"TheWindowIsOver": {
 			reason: "Case 10: ten seconds later those two do not count; of 38 one starts.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 38, Started: ago(10*s, 10*s)}, Candidates: list{a, b}}, limits: oneInTwenty,
-			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 38, Cap: 1, Next: 10 * s},
+			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 38, Next: 10 * s},
 		},
 		"LowerLimitWhenTheFirstLeavesTheWindow": {
 			reason: "When the older start is forgotten, the limit of 39 is one, and the younger has used it.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 38, Started: ago(8*s, 3*s)}, Candidates: list{a}}, limits: oneInTwenty,
-			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 7 * s},
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Next: 7 * s},
 		},
 		"LowerLimitWithThoseWhoStart": {
 			reason: "The same for one that starts now: when the older is forgotten, 38 are active.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 39, Started: ago(5 * s)}, Candidates: list{a, b}}, limits: oneInTwenty,
-			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
+			want: outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 40, Next: 10 * s},
 		},
 		"EmergenciesUseTheLimit": {
 			reason: "Case 26: three owners came back, so no other machine starts.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 37, Started: ago(s, 2*s, 3*s)}, Candidates: list{scheduled("a")}}, limits: oneInTwenty,
-			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 9 * s},
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Next: 9 * s},
 		},
 		"ClockWasSetBack": {
 			reason: "Case 52: what started in the future counts as of now, and does not count for ever.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 38, Started: ago(-3*time.Hour, -3*time.Hour)}, Candidates: list{a}}, limits: oneInTwenty,
-			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Cap: 2, Next: 10 * s},
+			want: outcome{Deferred: []string{"a BlastRadiusCap"}, Members: 40, Next: 10 * s},
 		},
 		"LowestPriorityFirst": {
 			reason: "Case 11: the least important machine leaves first.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 5}, Candidates: list{unscheduled("a", priority(90)), unscheduled("b", priority(10)), unscheduled("c", priority(50))}},
 			limits: oneInTwenty,
-			want:   outcome{Admitted: []string{"b"}, Deferred: []string{"c BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 1, Next: 10 * s},
+			want:   outcome{Admitted: []string{"b"}, Deferred: []string{"c BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Next: 10 * s},
 		},
 		"EarliestEndThenName": {
 			reason: "Case 12: at equal priority, the earliest window end first; machines without one last.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 5}, Candidates: list{a, scheduled("d", ended(m)), scheduled("c", ended(m)), scheduled("b", ended(2*m))}},
 			limits: fraction("0.4"),
 			want: outcome{
-				Admitted: []string{"b", "c"}, Deferred: []string{"d BlastRadiusCap", "a BlastRadiusCap"}, Members: 5, Cap: 2,
+				Admitted: []string{"b", "c"}, Deferred: []string{"d BlastRadiusCap", "a BlastRadiusCap"}, Members: 5,
 				Next: 10 * s,
 			},
 		},
@@ -171,7 +171,7 @@ func TestDecide(t *testing.T) {
 			}},
 			limits: fraction("0.2"),
 			want: outcome{
-				Admitted: []string{"d"}, Members: 5, Cap: 1, Next: 10 * s,
+				Admitted: []string{"d"}, Members: 5, Next: 10 * s,
 				Deferred: []string{"b BlastRadiusCap", "a BlastRadiusCap", "c BlastRadiusCap", "e BlastRadiusCap", "f BlastRadiusCap"},
 			},
 		},
@@ -182,32 +182,32 @@ func TestDecide(t *testing.T) {
 			}},
 			limits: oneInTwenty,
 			want: outcome{
-				Admitted: []string{"c"}, Deferred: []string{"a BlastRadiusCap", "b BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s,
+				Admitted: []string{"c"}, Deferred: []string{"a BlastRadiusCap", "b BlastRadiusCap"}, Members: 20, Next: 10 * s,
 			},
 		},
 		"MachinesThatNeverRan": {
 			reason: "900 of 1,000 machines never had a Node: 5 of the others start, and not 50.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 1000, NeverRan: 900, Started: ago(s, s, s, s)}, Candidates: list{a, b}},
 			limits: oneInTwenty,
-			want:   outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 104, Cap: 5, Next: 9 * s},
+			want:   outcome{Admitted: []string{"a"}, Deferred: []string{"b BlastRadiusCap"}, Members: 104, Next: 9 * s},
 		},
 		"AnAnnouncedEndOfMachinesThatNeverRan": {
 			reason: "An announced end has all machines leave in time, those that never ran as well.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 40, NeverRan: 40}, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
 			limits: oneInTwenty,
-			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 0, Cap: 1, Next: 10 * s},
+			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 0, Next: 10 * s},
 		},
 		"ASharedWindowEnd": {
 			reason: "The machines that left within ten minutes count for announced ends: two of forty start, and one of the twenty that are left would.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 20, Departed: 20}, Candidates: list{scheduled("a"), scheduled("b"), scheduled("c")}},
 			limits: oneInTwenty,
-			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
+			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Next: 10 * s},
 		},
 		"AnEditDuringASharedWindowEnd": {
 			reason: "They do not count for what was not announced: the two that start leave no room.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 20, Departed: 20}, Candidates: list{scheduled("a", priority(1)), scheduled("b", priority(1)), unscheduled("c")}},
 			limits: oneInTwenty,
-			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Cap: 1, Next: 10 * s},
+			want:   outcome{Admitted: []string{"a", "b"}, Deferred: []string{"c BlastRadiusCap"}, Members: 20, Next: 10 * s},
 		},
 		"Held": {
 			reason: "The first hold counts, also for candidates that have waited long.",
@@ -216,7 +216,7 @@ func TestDecide(t *testing.T) {
 				Holds: []departurecap.Hold{{Reason: v1alpha1.DeparturesHeldReason}, {Reason: v1alpha1.ClockSuspectReason}, wipe},
 			},
 			limits: oneInTwenty,
-			want:   outcome{Held: []string{"a DeparturesHeld", "b DeparturesHeld"}, Members: 40, Cap: 2, Next: never},
+			want:   outcome{Held: []string{"a DeparturesHeld", "b DeparturesHeld"}, Members: 40, Next: never},
 		},
 		"HeldUnscheduled": {
 			reason: "Case 50: the workload cluster was not seen yet. Who was told when may leave.",
@@ -224,7 +224,7 @@ func TestDecide(t *testing.T) {
 				Counts: departurecap.Counts{Active: 40}, Candidates: list{scheduled("a"), b}, Holds: []departurecap.Hold{{Reason: v1alpha1.WarmUpReason, Unscheduled: true}, wipe},
 			},
 			limits: oneInTwenty,
-			want:   outcome{Admitted: []string{"a"}, Held: []string{"b WarmUp"}, Members: 40, Cap: 2, Next: never},
+			want:   outcome{Admitted: []string{"a"}, Held: []string{"b WarmUp"}, Members: 40, Next: never},
 		},
 		"WipeQuarantine": {
 			reason: "Case 43: a wipe holds those who were not announced, and takes no room from the others.",
@@ -233,14 +233,14 @@ func TestDecide(t *testing.T) {
 			},
 			limits: oneInTwenty,
 			want: outcome{
-				Admitted: []string{"b", "c"}, Deferred: []string{"d BlastRadiusCap"}, Held: []string{"a WipeQuarantine"}, Members: 40, Cap: 2, Next: 10 * s,
+				Admitted: []string{"b", "c"}, Deferred: []string{"d BlastRadiusCap"}, Held: []string{"a WipeQuarantine"}, Members: 40, Next: 10 * s,
 			},
 		},
 		"UnknownLane": {
 			reason: "An unknown lane waits as the lane Unscheduled.",
 			fleet:  departurecap.Fleet{Counts: departurecap.Counts{Active: 1}, Candidates: list{{Name: "a", Lane: "later", End: noon.Add(-time.Hour)}}, Holds: []departurecap.Hold{wipe}},
 			limits: oneInTwenty,
-			want:   outcome{Held: []string{"a WipeQuarantine"}, Members: 1, Cap: 1, Next: never},
+			want:   outcome{Held: []string{"a WipeQuarantine"}, Members: 1, Next: never},
 		},
 	}
 	for name, tc := range cases {
@@ -266,48 +266,6 @@ func TestFortyWindowsEndTogether(t *testing.T) {
 	c.run()
 	if names := c.names(); len(names) != 40 || len(slices.Compact(slices.Sorted(slices.Values(names)))) != 40 {
 		t.Errorf("case 6: %d start, want each of 40 once: %v", len(names), names)
-	}
-}
-
-func TestClustersDoNotShareTheLimit(t *testing.T) {
-	for _, tc := range []struct {
-		reason        string
-		machines, now int
-	}{
-		{"Case 8.", 40, 2},
-		{"Case 8.", 10, 1},
-		{"Case 9.", 5, 1},
-	} {
-		if p := leaving(tc.machines, departurecap.Scheduled).wake(noon); len(p.Admitted) != tc.now {
-			t.Errorf("%s of %d machines %d start, want %d", tc.reason, tc.machines, len(p.Admitted), tc.now)
-		}
-	}
-}
-
-func TestAWindowThatIsExtendedWhileItsMachineWaits(t *testing.T) {
-	c := leaving(40, departurecap.Scheduled)
-	c.wake(noon)
-	stays := c.Candidates[0].Name
-	c.Candidates = c.Candidates[1:]
-	c.run()
-	if len(c.starts) != 39 || slices.Contains(c.names(), stays) {
-		t.Errorf("case 15: %d of 39 started, and %s may not be among them: %v", len(c.starts), stays, c.names())
-	}
-}
-
-func TestANormalEvening(t *testing.T) {
-	c := leaving(500, departurecap.Scheduled)
-	for at := noon; !at.IsZero(); {
-		p := c.wake(at)
-		for _, w := range slices.Concat(p.Deferred, p.Held) {
-			if w.Lane != departurecap.Scheduled {
-				t.Fatalf("case 22: %+v waits", w)
-			}
-		}
-		at = p.Next
-	}
-	if c.Active != 0 {
-		t.Errorf("case 22: %d stayed", c.Active)
 	}
 }
 
@@ -401,7 +359,7 @@ func TestWaitingSaysWhy(t *testing.T) {
 		Holds: []departurecap.Hold{{Reason: v1alpha1.WipeQuarantineReason, Message: "confirmed first", Unscheduled: true}},
 	}
 	p := departurecap.Decide(f, fraction("0.05"))
-	const limit = "At most 5% of the machines (at least one) start to leave within 10s: it waits for others"
+	const limit = "At most 5% of the machines (at least one) start to leave within 10s: others go first"
 	if len(p.Deferred) != 1 || p.Deferred[0].Message != limit || len(p.Held) != 1 || p.Held[0].Message != "confirmed first" {
 		t.Errorf("deferred %+v, held %+v", p.Deferred, p.Held)
 	}

@@ -140,8 +140,6 @@ type Plan struct {
 	// Members is the number of machines from which the limit of Unscheduled is computed. It includes the machines that
 	// started to leave within Window.
 	Members int
-	// Cap is how many machines in the lane Unscheduled may start within Window, zero without a limit.
-	Cap int
 	// Next is the first instant at which the limit admits a deferred candidate after this plan, zero if none.
 	// It does not consider holds.
 	Next time.Time

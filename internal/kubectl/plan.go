@@ -3,6 +3,7 @@
 package kubectl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,12 +62,12 @@ func (p *planOptions) run(ctx context.Context, o Options, config clientcmd.Clien
 	if err != nil {
 		return err
 	}
-	plans, err := p.plan(machines, p.at.or(o.Now))
+	plans, err := p.plan(machines, cmp.Or(p.at.Time, o.Now().Truncate(time.Second)))
 	if err != nil {
 		return err
 	}
 	if p.output.value == asJSON {
-		return failed("writing", plan.WriteJSON(jsonWriter{o.Out}, plans))
+		return writeJSON(o.Out, plans, "  ")
 	}
 	return write(o.Out, plan.Text(plans))
 }

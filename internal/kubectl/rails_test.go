@@ -20,7 +20,7 @@ import (
 // kept gives a machine a closed window and a gate condition with the planner's message.
 func kept(reason departurecap.Reason, ago time.Duration) func(*v1alpha1.ScheduledMachine) {
 	return func(m *v1alpha1.ScheduledMachine) {
-		text := "At most 5% of the machines (at least one) start to leave within 10s: it waits for others"
+		text := "At most 5% of the machines (at least one) start to leave within 10s: others go first"
 		switch reason {
 		case v1alpha1.WarmUpReason:
 			text = "The manager became leader a moment ago: no unscheduled departure starts before the lease of the previous leader has expired"
@@ -117,8 +117,8 @@ func TestRailsShowsEveryCluster(t *testing.T) {
   wiped: Nearly all machines of the Cluster would leave at once: three checks
     confirm that first, 20s. If it is a mistake, hold all departures of the
     Cluster now (kubectl 5spot hold-departures)
-  due: At most 5% of the machines (at least one) start to leave within 10s: it
-    waits for others
+  due: At most 5% of the machines (at least one) start to leave within 10s:
+    others go first
   by-hand: its Machine is being deleted, and its departure is not admitted yet
   Paused: no paused machine starts to leave until the pause ends; none is
     waiting to leave
@@ -228,7 +228,7 @@ func TestRailsShowsAPausedDeparture(t *testing.T) {
         "name": "office",
         "state": "paused",
         "reason": "ActuationPaused",
-        "message": "At most 5% of the machines (at least one) start to leave within 10s: it waits for others",
+        "message": "At most 5% of the machines (at least one) start to leave within 10s: others go first",
         "since": "2025-01-15T16:59:00Z",
         "machine": "office-machine",
         "lane": "scheduled",

@@ -67,8 +67,8 @@ func TestWhyShowsWhatDelaysARemoval(t *testing.T) {
 		},
 		"Operators": {
 			"The advice is the one about operators.",
-			machine("office", drains(v1alpha1.WaitingForOperatorsReason, "db/cb-0: ReschedulePolicy couchbase: its operator has been asked to move it")),
-			[]string{"db/cb-0: ReschedulePolicy couchbase: its operator has been asked to move it", "docs/operators.md"},
+			machine("office", drains(v1alpha1.WaitingForOperatorsReason, "db/cb-0: ReschedulePolicy couchbase: its operator has the request to move it")),
+			[]string{"db/cb-0: ReschedulePolicy couchbase: its operator has the request to move it", "docs/operators.md"},
 			"docs/load-balancers.md",
 		},
 		"StopsPods": {

@@ -80,14 +80,6 @@ func (i *instant) String() string {
 	return i.Format(time.RFC3339Nano)
 }
 
-// or returns the instant, or now truncated to the second if it is zero.
-func (i *instant) or(now func() time.Time) time.Time {
-	if i.IsZero() {
-		return now().Truncate(time.Second)
-	}
-	return i.Time
-}
-
 // choice is a flag for a selection of known words. An empty selection selects all.
 type choice struct{ of, chosen []string }
 

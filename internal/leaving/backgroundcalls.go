@@ -4,7 +4,7 @@
 // runs them in the background and in parallel, so a slow one blocks neither another nor a worker of a
 // controller.
 //
-// A controller starts a call with BackgroundCalls.StartCall, and reads the latest response with BackgroundCalls.Look.
+// A controller starts a call with BackgroundCalls.StartCall, and reads the latest response with BackgroundCalls.Progress.
 // The package does not interpret responses. All state is in memory: after a restart the calls are made again.
 package leaving
 
@@ -33,8 +33,8 @@ type CallKey struct {
 type Response struct {
 	// Wait is the delay until the next call, zero if the step is done.
 	Wait time.Duration
-	// Says is what the step waits for, or why the Machine does not wait.
-	Says string
+	// Message is what the step waits for, or why the Machine does not wait.
+	Message string
 	// Missed reports that the step stopped waiting before it was done: a deadline of its own passed, or the Node does
 	// not respond.
 	Missed bool
@@ -46,8 +46,8 @@ type Response struct {
 
 // Progress is the state of a CallKey. The zero value means that no call was made.
 type Progress struct {
-	// Asked is when the first call was requested. Answered is when the latest response came, zero if none came.
-	Asked, Answered time.Time
+	// FirstCalled is when the first call was requested. LastAnswered is when the latest response came, zero if none came.
+	FirstCalled, LastAnswered time.Time
 	// Answer is the latest response.
 	Answer Response
 	// Open reports that a call is queued or running.
@@ -99,9 +99,9 @@ func (b *BackgroundCalls) stop() {
 	clear(b.machines)
 }
 
-// Look returns the state of a CallKey for this version of the step. A response to another version is dropped,
+// Progress returns the state of a CallKey for this version of the step. A response to another version is dropped,
 // and its call is cancelled.
-func (b *BackgroundCalls) Look(key CallKey, version int64) Progress {
+func (b *BackgroundCalls) Progress(key CallKey, version int64) Progress {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.machines[key.Machine][key]
@@ -110,13 +110,13 @@ func (b *BackgroundCalls) Look(key CallKey, version int64) Progress {
 	}
 	if e.version != version {
 		b.cancel(key, e)
-		*e = entry{Progress: Progress{Asked: e.Asked}, version: version}
+		*e = entry{Progress: Progress{FirstCalled: e.FirstCalled}, version: version}
 	}
 	return e.Progress
 }
 
 // StartCall queues a call and returns at once. It does nothing while a call for the same CallKey is open. The context
-// of send ends when the CallKey is dropped, when Look requests a new version of the step, and at the end of the
+// of send ends when the CallKey is dropped, when Progress requests a new version of the step, and at the end of the
 // BackgroundCalls.
 func (b *BackgroundCalls) StartCall(ctx context.Context, machine types.NamespacedName, key CallKey, version int64, send func(context.Context) Response) {
 	b.mu.Lock()
@@ -126,7 +126,7 @@ func (b *BackgroundCalls) StartCall(ctx context.Context, machine types.Namespace
 	}
 	e := b.machines[key.Machine][key]
 	if e == nil {
-		e = &entry{Progress: Progress{Asked: b.clock.Now()}}
+		e = &entry{Progress: Progress{FirstCalled: b.clock.Now()}}
 		b.machines[key.Machine][key] = e
 	}
 	if e.Open {
@@ -153,7 +153,7 @@ func (b *BackgroundCalls) answered(machine types.NamespacedName, e *entry, c *ca
 	b.mu.Lock()
 	current := e.call == c
 	if current {
-		e.Answered, e.Answer, e.Open, e.call = b.clock.Now(), a, false, nil
+		e.LastAnswered, e.Answer, e.Open, e.call = b.clock.Now(), a, false, nil
 	}
 	wake := b.wake
 	b.mu.Unlock()

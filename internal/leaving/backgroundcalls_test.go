@@ -72,7 +72,7 @@ func (o *office) takes(machine, step string, takes time.Duration) func(context.C
 			o.note(step + " is cancelled for " + machine)
 			return Response{Err: ctx.Err()}
 		case <-time.After(takes):
-			return Response{Says: machine}
+			return Response{Message: machine}
 		}
 	}
 }
@@ -113,8 +113,8 @@ func TestASlowStepDelaysNoOtherStep(t *testing.T) {
 		}
 		for i := range machines {
 			machine := fmt.Sprint("m", i)
-			p := o.Look(question(machine, "slow"), 1)
-			if want := o.start.Add(time.Duration(i/MaxConcurrentCalls+1) * slowly); p.Open || !p.Answered.Equal(want) || p.Answer.Says != machine || !p.Asked.Equal(o.start) {
+			p := o.Progress(question(machine, "slow"), 1)
+			if want := o.start.Add(time.Duration(i/MaxConcurrentCalls+1) * slowly); p.Open || !p.LastAnswered.Equal(want) || p.Answer.Message != machine || !p.FirstCalled.Equal(o.start) {
 				t.Fatalf("%s: %+v, want an answer at %v: in line, in the order in which they came", machine, p, want)
 			}
 			o.ForgetMachine(types.UID(machine))
@@ -127,12 +127,12 @@ func TestAStepIsNotAskedTwiceAtOnce(t *testing.T) {
 		o.startCall("box", "lb", time.Second)
 		synctest.Wait()
 		o.startCall("box", "lb", time.Second)
-		if p := o.Look(question("box", "lb"), 1); !p.Open || !p.Answered.IsZero() {
+		if p := o.Progress(question("box", "lb"), 1); !p.Open || !p.LastAnswered.IsZero() {
 			t.Errorf("%+v", p)
 		}
 		o.wait(time.Second)
 		o.startCall("box", "lb", time.Second)
-		if p := o.Look(question("box", "lb"), 1); !p.Open || p.Answered.IsZero() || p.Answer.Says != "box" {
+		if p := o.Progress(question("box", "lb"), 1); !p.Open || p.LastAnswered.IsZero() || p.Answer.Message != "box" {
 			t.Errorf("what it said stands until it says something else: %+v", p)
 		}
 		o.want("0s lb hears of box", "1s wake box", "1s lb hears of box")
@@ -158,7 +158,7 @@ func TestAStepThatGoesIsForgottenAtOnce(t *testing.T) {
 				t.Errorf("%s: it has gone", line)
 			}
 		}
-		if p := o.Look(question("last", "lb"), 1); p != (Progress{}) {
+		if p := o.Progress(question("last", "lb"), 1); p != (Progress{}) {
 			t.Errorf("%+v", p)
 		}
 	})
@@ -192,7 +192,7 @@ func TestRetainStepsCancelsTheOthers(t *testing.T) {
 		o.wait(time.Second)
 		o.want("1s wake box")
 		o.RetainSteps("box", "second", "a")
-		if p := o.Look(question("box", "a"), 1); p != (Progress{}) {
+		if p := o.Progress(question("box", "a"), 1); p != (Progress{}) {
 			t.Errorf("in another phase it is asked anew: %+v", p)
 		}
 	})
@@ -203,7 +203,7 @@ func TestANewVersionIsCalledAgain(t *testing.T) {
 		o.startCall("box", "lb", slowly)
 		o.wait(time.Second)
 		o.log = nil
-		if p := o.Look(question("box", "lb"), 2); p.Open || !p.Asked.Equal(o.start) || !p.Answered.IsZero() {
+		if p := o.Progress(question("box", "lb"), 2); p.Open || !p.FirstCalled.Equal(o.start) || !p.LastAnswered.IsZero() {
 			t.Errorf("%+v: what the old version is asked does not matter, and since when it was asked does", p)
 		}
 		o.want("1s lb is cancelled for box")

@@ -15,14 +15,14 @@ func TestRemoteCheckVerdict(t *testing.T) {
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	latest := func(seconds int) string { return " (until " + at(seconds).Format(time.RFC3339) + " at the latest)" }
 	said := func(ago int, a Response) Progress {
-		return Progress{Asked: at(-30), Answered: at(-ago), Answer: a}
+		return Progress{FirstCalled: at(-30), LastAnswered: at(-ago), Answer: a}
 	}
 	open := func(p Progress) Progress { p.Open = true; return p }
-	waits := Response{Wait: 3 * time.Second, Says: "lab/a"}
+	waits := Response{Wait: 3 * time.Second, Message: "lab/a"}
 	failed := Response{Err: errors.New("no route to host")}
 	l := RemoteCheck{
 		MaxWait: time.Minute, Call: 10 * time.Second,
-		NeverChecked: "pods have not been looked at yet", TimedOut: "pods were not stopped within 1m0s",
+		TimedOut: "pods were not stopped within 1m0s",
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -32,22 +32,22 @@ func TestRemoteCheckVerdict(t *testing.T) {
 		due    bool
 	}{
 		"First":        {"It is looked at now.", Progress{}, now, Verdict{Holds: true, Again: at(60)}, true},
-		"Open":         {"One call at a time.", open(Progress{Asked: at(-5)}), at(-5), Verdict{Holds: true, Again: at(55)}, false},
+		"Open":         {"One call at a time.", open(Progress{FirstCalled: at(-5)}), at(-5), Verdict{Holds: true, Again: at(55)}, false},
 		"Done":         {"Nothing is left.", said(1, Response{}), at(-30), Verdict{}, false},
-		"DoneTold":     {"What was left alone is told.", said(1, Response{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b"}, false},
-		"DoneLate":     {"So is who was not waited for.", said(1, Response{Missed: true, Says: "lab/c"}), at(-30), Verdict{Missed: true, Note: "lab/c"}, false},
+		"DoneTold":     {"What was left alone is told.", said(1, Response{Message: "lab/b"}), at(-30), Verdict{Note: "lab/b"}, false},
+		"DoneLate":     {"So is who was not waited for.", said(1, Response{Missed: true, Message: "lab/c"}), at(-30), Verdict{Missed: true, Note: "lab/c"}, false},
 		"Waits":        {"It is not time yet.", said(1, waits), at(-30), Verdict{Holds: true, Again: at(2), Note: "lab/a" + latest(30)}, false},
 		"Again":        {"It is time.", said(3, waits), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a" + latest(30)}, true},
 		"AgainOpen":    {"The call has begun.", open(said(3, waits)), at(-30), Verdict{Holds: true, Again: at(30), Note: "lab/a" + latest(30)}, false},
 		"Failed":       {"It is tried again, in a while.", said(4, failed), at(-30), Verdict{Holds: true, Again: at(1), Note: "no route to host" + latest(30)}, false},
 		"TryAgain":     {"Now.", said(5, failed), at(-30), Verdict{Holds: true, Again: at(30), Note: "no route to host" + latest(30)}, true},
 		"Over":         {"It lets go, and says so.", said(3, waits), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: lab/a"}, false},
-		"OverOpen":     {"A call that hangs holds no Machine.", open(Progress{Asked: at(-30)}), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: pods have not been looked at yet"}, false},
+		"OverOpen":     {"A call that hangs holds no Machine.", open(Progress{FirstCalled: at(-30)}), at(-60), Verdict{Missed: true, Note: "pods were not stopped within 1m0s: no read of the pods has returned yet"}, false},
 		"LastTurn":     {"The deadline is nearer than the next look.", said(1, waits), at(-59), Verdict{Holds: true, Again: at(1), Note: "lab/a" + latest(1)}, false},
 		"Late":         {"A manager that comes late asks once.", Progress{}, at(-600), Verdict{Holds: true, Again: at(10)}, true},
 		"Ahead":        {"A clock that is behind gives it no more than it has.", said(1, waits), at(600), Verdict{Holds: true, Again: at(2), Note: "lab/a" + latest(30)}, false},
-		"HeldByOthers": {"It may change its mind.", said(1, Response{Says: "lab/b"}), at(-30), Verdict{Note: "lab/b", Again: at(4)}, false},
-		"HeldLong":     {"It checks once more, and the Machine does not wait for that.", said(5, Response{Missed: true, Says: "lab/b"}), at(-30), Verdict{Missed: true, Note: "lab/b"}, true},
+		"HeldByOthers": {"It may change its mind.", said(1, Response{Message: "lab/b"}), at(-30), Verdict{Note: "lab/b", Again: at(4)}, false},
+		"HeldLong":     {"It checks once more, and the Machine does not wait for that.", said(5, Response{Missed: true, Message: "lab/b"}), at(-30), Verdict{Missed: true, Note: "lab/b"}, true},
 		"HeldOpen":     {"One call at a time.", open(said(5, Response{})), at(-30), Verdict{}, false},
 		"HeldOver":     {"It holds the Machine no longer.", said(5, Response{}), at(-60), Verdict{}, false},
 	} {

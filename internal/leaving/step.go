@@ -19,9 +19,9 @@ import (
 type Step interface {
 	// Concerns reports whether the step applies to the Machine in any phase.
 	Concerns(ctx context.Context, m *clusterv1.Machine) (bool, error)
-	// Look returns the state of the step in a phase and starts its next action. It reads caches and does not
+	// Check returns the state of the step in a phase and starts its next action. It reads caches and does not
 	// block.
-	Look(ctx context.Context, d Departing, now time.Time) (Verdict, error)
+	Check(ctx context.Context, d Departing, now time.Time) (Verdict, error)
 	// Forget drops the state of a deleted Machine.
 	Forget(machine types.UID)
 }

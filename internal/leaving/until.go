@@ -18,4 +18,4 @@ func (p Progress) Until(has, call time.Duration, began, now time.Time) time.Time
 }
 
 // FirstCall returns when the step was first called, now if it was not.
-func (p Progress) FirstCall(now time.Time) time.Time { return cmp.Or(p.Asked, now) }
+func (p Progress) FirstCall(now time.Time) time.Time { return cmp.Or(p.FirstCalled, now) }

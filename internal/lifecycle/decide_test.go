@@ -311,8 +311,12 @@ func TestDecideReclaim(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := lifecycle.DecideReclaim(tc.facts); got != tc.want {
-				t.Errorf("%s\nDecideReclaim(%+v) = %s, want %s", tc.reason, tc.facts, got, tc.want)
+			got, urgent := lifecycle.Urgent(tc.facts)
+			if !urgent {
+				got = lifecycle.DecideReclaim(tc.facts)
+			}
+			if got != tc.want {
+				t.Errorf("%s\nthe step of %+v is %s, want %s", tc.reason, tc.facts, got, tc.want)
 			}
 		})
 	}

@@ -76,7 +76,7 @@ type ReclaimFacts struct {
 	Evicting bool
 	// Expedited reports that the Machine is being deleted and that Cluster API does not wait for it any more.
 	Expedited bool
-	// Ejected reports that everything that accelerates the removal is done, as far as the objects can be read.
+	// Ejected reports that Cluster API skips its waits, and that no provider object that can be read remains to be deleted.
 	Ejected bool
 }
 
@@ -97,13 +97,10 @@ func Urgent(f ReclaimFacts) (Step, bool) {
 	}
 }
 
-// DecideReclaim returns the next step. The order is RecordRequest, Eject, DisableSchedule, Clear, so that after a crash
-// the stored state leads to the next step. The Node is handled after the removal of the machine. A Machine of a control
-// plane is never removed.
+// DecideReclaim returns the next step if Urgent returns none. The order is RecordRequest, Eject, Evict, WaitForRemoval,
+// DisableSchedule, Clear. DeleteNode runs when the infrastructure is gone. After a crash the stored state leads to the
+// next step. A Machine of a control plane is never removed.
 func DecideReclaim(f ReclaimFacts) Step {
-	if step, urgent := Urgent(f); urgent {
-		return step
-	}
 	switch {
 	case f.Recorded && !f.Ejected, f.Reappeared && !f.Ejected && !f.ControlPlane:
 		return Eject

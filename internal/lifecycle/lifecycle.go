@@ -142,7 +142,7 @@ type Facts struct {
 	// Interrupted reports that the Machine has the departure record of another Machine, or one that began as such, and
 	// is not being deleted: clusterctl move or a restore brought it.
 	Interrupted bool
-	// Exempt reports that a departure may start without the planner.
+	// Exempt reports that a departure needs no admission of the planner.
 	Exempt bool
 	// ClockSuspect reports that Now may be wrong.
 	ClockSuspect bool

@@ -5,9 +5,7 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -86,20 +84,6 @@ func New(m Machine, at time.Time, length time.Duration) (Plan, error) {
 // Local formats an instant in a time zone: weekday, date, time, zone.
 func Local(at time.Time, zone *time.Location) string {
 	return at.In(zone).Format("Mon 2006-01-02 15:04:05 MST")
-}
-
-// WriteJSON writes plans as an array.
-func WriteJSON(w io.Writer, plans []Plan) error {
-	if plans == nil {
-		plans = []Plan{}
-	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(plans); err != nil {
-		return fmt.Errorf("writing plan: %w", err)
-	}
-	return nil
 }
 
 // Text returns plans as text for people.

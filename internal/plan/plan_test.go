@@ -163,20 +163,3 @@ func TestTextHasABlankLineBetweenPlans(t *testing.T) {
 		t.Errorf("Text(...): -want, +got:\n%s", diff)
 	}
 }
-
-func TestWriteJSON(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	if err := plan.WriteJSON(&b, nil); err != nil || b.String() != "[]\n" {
-		t.Errorf("no plans are an empty array, got %q: %v", b.String(), err)
-	}
-	if err := plan.WriteJSON(full{}, nil); !errors.Is(err, errFull) {
-		t.Errorf("WriteJSON(...): %v", err)
-	}
-}
-
-var errFull = errors.New("disk full")
-
-type full struct{}
-
-func (full) Write([]byte) (int, error) { return 0, errFull }

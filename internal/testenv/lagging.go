@@ -52,8 +52,6 @@ type Lagging struct {
 	store client.WithWatch
 	// Client writes to the store, and reads from the cache.
 	Client client.WithWatch
-	// Changes are the writes that changed an object: verb and kind.
-	Changes []string
 	// Sent are all writes that the store accepted: verb and kind.
 	Sent []string
 
@@ -210,14 +208,11 @@ func (l *Lagging) write(ctx context.Context, verb string, obj client.Object, do 
 		return do()
 	}
 	key := client.ObjectKeyFromObject(obj)
-	before := len(l.note(ctx, key, obj).versions)
+	l.note(ctx, key, obj)
 	err := do()
-	after := len(l.note(ctx, key, obj).versions)
+	l.note(ctx, key, obj)
 	if err == nil {
 		l.Sent = append(l.Sent, verb+" "+kindOf(obj))
-		if after > before {
-			l.Changes = append(l.Changes, verb+" "+kindOf(obj))
-		}
 	}
 	return err
 }

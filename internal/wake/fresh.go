@@ -37,7 +37,7 @@ const maxSilentConflicts = 6
 //	}
 //	wrote, err := ... // observe, decide, act, report
 //	r.fresh.Wrote(req, read.ResourceVersion, written.ResourceVersion)
-//	return r.fresh.Meet(req, now, err)
+//	return r.fresh.ResultOf(req, now, err)
 //
 // It tracks the objects of which the cache still shows a replaced version: the version that a reconcile read,
 // or any that it wrote before its last. A write from such a version would only cause a conflict. With a
@@ -126,10 +126,10 @@ func (f *Freshness) Input(req ctrl.Request, generation int64, edge time.Time) {
 	}
 }
 
-// Meet returns the result of a reconcile that ended with err. A conflict is retried after a back-off, without
+// ResultOf returns the result of a reconcile that ended with err. A conflict is retried after a back-off, without
 // an error. After maxSilentConflicts in a row it is returned as an error. Suppressed writes are ignored and not
 // retried.
-func (f *Freshness) Meet(req ctrl.Request, now time.Time, err error) (ctrl.Result, error) {
+func (f *Freshness) ResultOf(req ctrl.Request, now time.Time, err error) (ctrl.Result, error) {
 	err = actuate.IgnoreSuppressed(err)
 	if err == nil {
 		f.conflicted.Delete(req)
@@ -166,8 +166,8 @@ func (f *Freshness) Wrote(req ctrl.Request, read, now string) {
 	}
 }
 
-// Late records that a version has been replaced, and with it every earlier version.
-func (f *Freshness) Late(req ctrl.Request, version string) {
+// MarkStale records that a version has been replaced, and with it every earlier version.
+func (f *Freshness) MarkStale(req ctrl.Request, version string) {
 	f.stale.Store(req, replaced{version: version})
 }
 

@@ -44,12 +44,12 @@ func TestACacheThatIsLateIsWaitedFor(t *testing.T) {
 	if wait := f.Wait(req, "3", begin); wait != 0 {
 		t.Errorf("the version that was written last is news, not after %v", wait)
 	}
-	f.Late(req, "9")
+	f.MarkStale(req, "9")
 	for version, late := range map[string]bool{"8": true, "9": true, "10": false} {
 		if wait := f.Wait(req, version, begin); wait > 0 != late {
 			t.Errorf("after version 9 was replaced, version %s waits %v", version, wait)
 		}
-		f.Late(req, "9")
+		f.MarkStale(req, "9")
 	}
 	f.Wrote(req, "a", "b")
 	if wait := f.Wait(req, "c", begin); wait != 0 {
@@ -66,13 +66,13 @@ func TestACacheThatIsLateIsWaitedFor(t *testing.T) {
 func TestAVersionThatStaysIsWorkedWith(t *testing.T) {
 	var f wake.Freshness
 	var req ctrl.Request
-	f.Late(req, "1")
+	f.MarkStale(req, "1")
 	now, tries := begin, 0
 	for now.Before(begin.Add(time.Hour)) {
 		wait := f.Hold(req, "1", now)
 		if wait == 0 {
 			tries++
-			f.Late(req, "1") // Each write is rejected.
+			f.MarkStale(req, "1") // Each write is rejected.
 			wait = time.Millisecond
 		}
 		now = now.Add(wait)
@@ -100,7 +100,7 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 			continue
 		}
 		tries++
-		next, err := f.Meet(req, now, errors.Join(conflict))
+		next, err := f.ResultOf(req, now, errors.Join(conflict))
 		if err != nil {
 			heard++
 		} else if next.RequeueAfter <= 0 {
@@ -117,10 +117,10 @@ func TestAConflictThatLastsCostsOneTryPerBackOff(t *testing.T) {
 	if wait := f.Hold(other, "1", now); wait != 0 {
 		t.Errorf("another object waits %v", wait)
 	}
-	if _, err := f.Meet(req, now, errors.New("other trouble")); err == nil {
+	if _, err := f.ResultOf(req, now, errors.New("other trouble")); err == nil {
 		t.Error("another error is returned as it is")
 	}
-	if next, err := f.Meet(req, now, nil); err != nil || next.RequeueAfter != 0 || f.Hold(req, "1", now) != 0 {
+	if next, err := f.ResultOf(req, now, nil); err != nil || next.RequeueAfter != 0 || f.Hold(req, "1", now) != 0 {
 		t.Errorf("it is over once a write is accepted: %v, %v", next, err)
 	}
 }
@@ -131,7 +131,7 @@ func TestAConflictOfTheLaneIsBounded(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	conflict := apierrors.NewConflict(schema.GroupResource{}, "box", nil)
 	for range 60 {
-		_, _ = f.Meet(req, now, conflict)
+		_, _ = f.ResultOf(req, now, conflict)
 	}
 	if wait := f.Hold(req, "", now); wait != time.Second {
 		t.Errorf("waits %v, want a second", wait)
@@ -152,9 +152,9 @@ func TestAnEdgeEndsTheWaits(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{}, "box", nil)
 	fail := func() {
 		for range 20 {
-			_, _ = f.Meet(req, begin, conflict)
+			_, _ = f.ResultOf(req, begin, conflict)
 		}
-		f.Late(req, "1")
+		f.MarkStale(req, "1")
 	}
 	f.Input(req, 1, edge)
 	fail()
@@ -182,7 +182,7 @@ func TestAShorterBackOffAfterConflicts(t *testing.T) {
 	var req ctrl.Request
 	f.Shorten(req, begin)
 	for range 20 {
-		_, _ = f.Meet(req, begin, apierrors.NewConflict(schema.GroupResource{}, "box", nil))
+		_, _ = f.ResultOf(req, begin, apierrors.NewConflict(schema.GroupResource{}, "box", nil))
 	}
 	f.Shorten(req, begin.Add(30*time.Second))
 	f.Shorten(req, begin.Add(time.Hour))

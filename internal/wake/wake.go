@@ -143,9 +143,11 @@ func (m Mapper) addByStatus(ctx context.Context, cluster client.ObjectKey, node 
 }
 
 // Changes selects updates that change the result of read. Most updates of a Node are heartbeats.
-func Changes(read func(client.Object) any) predicate.Predicate {
+func Changes[T client.Object](read func(T) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(read(e.ObjectOld), read(e.ObjectNew))
+		before, ok := e.ObjectOld.(T)
+		after, ok2 := e.ObjectNew.(T)
+		return !ok || !ok2 || !equality.Semantic.DeepEqual(read(before), read(after))
 	}}
 }
 
@@ -170,11 +172,7 @@ func ClusterLeaves() predicate.Predicate {
 // NodeOfMachine selects updates of a Machine that change its Node, its provider ID, its deletion or its
 // ScheduledMachine.
 func NodeOfMachine() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*clusterv1.Machine)
-		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
-		return !ok || !ok2 || before.UID != after.UID || before.Status.NodeRef != after.Status.NodeRef || before.Spec.ProviderID != after.Spec.ProviderID ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-			children.ParentOf(before) != children.ParentOf(after)
-	}}
+	return Changes(func(m *clusterv1.Machine) any {
+		return []any{m.UID, m.Status.NodeRef, m.Spec.ProviderID, m.DeletionTimestamp.IsZero(), children.ParentOf(m)}
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,13 +73,6 @@ func Node(ctx context.Context, reader client.Reader, name string) (*corev1.Node,
 		return nil, client.IgnoreNotFound(fmt.Errorf("reading Node %s: %w", name, err))
 	}
 	return node, nil
-}
-
-// NodeReady reports whether a Node is Ready.
-func NodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // Live returns an uncached reader of a workload cluster. The error for a cluster that is not connected is

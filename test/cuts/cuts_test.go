@@ -128,7 +128,7 @@ func TestTheJudgeFindsTheRailThatWasCut(t *testing.T) {
 			reason: "Nothing says why a machine leaves.",
 			cut: []edit{
 				{"internal/actuate/remove.go", "\tchildren.Record(m, d)\n", "\tif len(d.Skips) > 0 {\n\t\tchildren.Record(m, d)\n\t}\n"},
-				{"internal/actuate/remove.go", "\t\tchildren.SetDeparture(m, d)\n", "\t\tif d.Since.IsZero() {\n\t\t\tchildren.SetDeparture(m, d)\n\t\t}\n"},
+				{"controllers/departure/publish.go", "\t\tchildren.SetDeparture(m, d)\n", "\t\tif d.Since.IsZero() {\n\t\t\tchildren.SetDeparture(m, d)\n\t\t}\n"},
 				{"controllers/departure/publish.go", "if state, _ := children.StateOf(admitted, now); state != children.Admitted {", "if false {"},
 			},
 			leave: windowEnds, broken: []string{"steps"},

@@ -131,7 +131,7 @@ func TestAnOperatorIsAskedOnce(t *testing.T) {
 					t.Fatalf("it must say TooManyRequests, one cause, and not when to try again: %+v", s)
 				}
 			}
-			if diff := cmp.Diff(first.Details.Causes, again.Details.Causes); diff != "" || !strings.Contains(first.Details.Causes[0].Message, "ReschedulePolicy couchbase: its operator has been asked") {
+			if diff := cmp.Diff(first.Details.Causes, again.Details.Causes); diff != "" || !strings.Contains(first.Details.Causes[0].Message, "ReschedulePolicy couchbase: its operator has the request") {
 				t.Errorf("the cause must stay, as Cluster API shows it: %s\n%v", diff, first.Details.Causes)
 			}
 			if h := l.evictHeader("db"); h.Get("Retry-After") != "" {

@@ -166,7 +166,7 @@ func (d *database) move(inPlace bool) *corev1.Pod {
 
 // cause is the cause that the guard gives for the pod.
 func (d *database) cause() string {
-	return fmt.Sprintf("ReschedulePolicy %s: its operator has been asked to move it", d.name)
+	return fmt.Sprintf("ReschedulePolicy %s: its operator has the request to move it", d.name)
 }
 
 // waitHeld waits until all conditions and commands show that the machine waits for the operator.

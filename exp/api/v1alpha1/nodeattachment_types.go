@@ -136,9 +136,6 @@ type Membership struct {
 	DrainTime metav1.Time `json:"drainTime,omitempty,omitzero"`
 }
 
-// NoAddress is the address of a membership without an address.
-const NoAddress = "-"
-
 // Same reports whether two memberships identify the same member. It ignores drainTime and persistent.
 func (m *Membership) Same(other Membership) bool {
 	other.DrainTime, other.Persistent = m.DrainTime, m.Persistent

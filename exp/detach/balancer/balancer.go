@@ -13,11 +13,11 @@ import (
 
 // ErrThrottled is returned by a Driver if the load balancer limits the request rate. The state of the members is
 // unknown then, but the load balancer works.
-var ErrThrottled = errors.New("the load balancer asks us to slow down")
+var ErrThrottled = errors.New("the load balancer limits the request rate")
 
 // ErrNoIdentity is returned by Discover for a Node without addresses or provider ID, so that no member can match it.
 // The load balancer works, and other Nodes are not affected.
-var ErrNoIdentity = errors.New("nothing is known by which the load balancer could know the Node")
+var ErrNoIdentity = errors.New("it has nothing that a member of the load balancer could match")
 
 // Node is the data by which load balancers identify a Node.
 type Node struct {

@@ -242,7 +242,7 @@ func TestReasonsAreForPeople(t *testing.T) {
 		"RegisterTargets of g: AccessDenied: no: allow elasticloadbalancing:RegisterTargets in the IAM policy of the manager":                            api("AccessDenied", "no"),
 		"RegisterTargets of g: ExpiredToken: old: check the manager's credentials":                                                                       api("ExpiredToken", "old"),
 		"RegisterTargets of g: InvalidTarget: gone":                                                                                                      api("InvalidTarget", "gone"),
-		"RegisterTargets of g: the load balancer asks us to slow down":                                                                                   api("Throttling", "Rate exceeded"),
+		"RegisterTargets of g: the load balancer limits the request rate":                                                                                api("Throttling", "Rate exceeded"),
 		"RegisterTargets of g: no answer in time":                                                                                                        operation(context.DeadlineExceeded),
 		"RegisterTargets of g: the call was canceled":                                                                                                    operation(context.Canceled),
 		"RegisterTargets of g: request cannot be made: no such profile":                                                                                  operation(errors.New("no such profile")),

@@ -231,7 +231,7 @@ func findColumns(header []string, names ...string) (columns, error) {
 	for _, name := range names {
 		i := slices.Index(header, name)
 		if i < 0 {
-			return nil, fmt.Errorf("answer has no column %s: this is no HAProxy that we know", name)
+			return nil, fmt.Errorf("answer has no column %s: this version of HAProxy is not supported", name)
 		}
 		c[name] = i
 	}

@@ -28,11 +28,8 @@ const defaultWait = 30
 // roll is scheduled.
 var ours = corev1.Taint{Key: plan.AutoscalerTaint, Value: plan.OurTaintValue, Effect: corev1.TaintEffectPreferNoSchedule}
 
-// isOurs reports whether 5-Spot set the taint, so that it does not mean that the Node leaves. Older versions set it
-// with NoSchedule.
-func isOurs(t corev1.Taint) bool {
-	return t.Key == ours.Key && t.Value == ours.Value && (t.Effect == ours.Effect || t.Effect == corev1.TaintEffectNoSchedule)
-}
+// isOurs reports whether 5-Spot set the taint, so that it does not mean that the Node leaves.
+func isOurs(t corev1.Taint) bool { return t.MatchTaint(&ours) && t.Value == ours.Value }
 
 // New returns the Driver. It is volatile, because cluster-autoscaler removes the taint when it starts.
 func New(spec expv1.KubeProxyBalancer, nodes nodemark.Nodes, c clock.PassiveClock) *nodemark.Driver {

@@ -12,7 +12,6 @@ import (
 )
 
 func TestOwner(t *testing.T) {
-	old := corev1.Taint{Key: plan.AutoscalerTaint, Value: "5spot", Effect: corev1.TaintEffectNoSchedule}
 	autoscalers := corev1.Taint{Key: plan.AutoscalerTaint, Value: "1772438400", Effect: corev1.TaintEffectNoSchedule}
 	for _, c := range []struct {
 		name   string
@@ -22,7 +21,6 @@ func TestOwner(t *testing.T) {
 		{name: "none", want: nodemark.Unmarked},
 		{name: "another", taints: []corev1.Taint{{Key: "dedicated", Value: "5spot", Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.Unmarked},
 		{name: "ours", taints: []corev1.Taint{ours}, want: nodemark.MarkedByUs},
-		{name: "ours, of an older version", taints: []corev1.Taint{old}, want: nodemark.MarkedByUs},
 		{name: "ours beside an autoscaler's", taints: []corev1.Taint{autoscalers, ours}, want: nodemark.MarkedByUs},
 		{name: "an autoscaler's", taints: []corev1.Taint{autoscalers}, want: nodemark.MarkedByOthers},
 		{name: "without a value", taints: []corev1.Taint{{Key: plan.AutoscalerTaint, Effect: corev1.TaintEffectNoSchedule}}, want: nodemark.MarkedByOthers},

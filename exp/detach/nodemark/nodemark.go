@@ -20,9 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/util"
 
 	"github.com/finos/cluster-api-addon-provider-5spot/exp/detach/balancer"
-	"github.com/finos/cluster-api-addon-provider-5spot/internal/workload"
 )
 
 // every is the interval between two reads. A read costs one list from the cache for all Nodes, and a live read of each
@@ -191,7 +191,7 @@ func (d *Driver) outdatedInCache(cached map[string]*corev1.Node) []string {
 // which kubeadm excludes control plane Nodes.
 func (d *Driver) serves(node *corev1.Node) bool {
 	excluded := metav1.HasLabel(node.ObjectMeta, corev1.LabelNodeExcludeBalancers)
-	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Unmarked && workload.NodeReady(node)
+	return node.DeletionTimestamp.IsZero() && !excluded && d.mark.Owner(node) == Unmarked && util.IsNodeReady(node)
 }
 
 func (d *Driver) state(node *corev1.Node) balancer.State {

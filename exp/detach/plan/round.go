@@ -29,7 +29,7 @@ type Member struct {
 	Urgent bool
 	// Gone means that the Node does not exist. Volatile means that the load balancer loses drains when it restarts.
 	Gone, Volatile bool
-	// Closing means that the load balancer is not checked any more after this.
+	// Closing means that the membership is not checked any more once it is restored.
 	Closing bool
 	// Successor is another LoadBalancer of the same pool that keeps the Node detached. It is empty if there is none.
 	// Found means that the successor has discovered the membership.

@@ -93,7 +93,7 @@ func (w *world) restart() {
 // look calls the step as a reconciler does.
 func (w *world) look() leaving.Verdict {
 	w.Helper()
-	v, err := w.step.Look(w.Context(), w.d, w.clock.Now())
+	v, err := w.step.Check(w.Context(), w.d, w.clock.Now())
 	w.Must(err)
 	return v
 }

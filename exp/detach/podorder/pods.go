@@ -59,12 +59,11 @@ func (s *Step) observe(ctx context.Context, d leaving.Departing) (*node, error) 
 	if record, ok := n.Annotations[v1alpha1.NodeStoppingPodsAnnotation]; ok {
 		n.facts.Record = &record
 	}
-	sets := daemonSets{reader: reader, seen: map[client.ObjectKey]*appsv1.DaemonSet{}}
 	for i := range n.pods {
 		p := &n.pods[i]
 		f := order.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Priority: priorityOf(p)}
 		if f.Priority == nil && n.facts.Record == nil { // After the record is written, new annotations of a DaemonSet have no effect.
-			if f.Priority, err = sets.priorityOf(ctx, p); err != nil {
+			if f.Priority, err = daemonSetPriority(ctx, reader, p); err != nil {
 				return nil, err
 			}
 		}
@@ -91,26 +90,15 @@ func priorityOf(pod client.Object) *string {
 	return nil
 }
 
-// daemonSets caches the DaemonSets that were read. An entry is empty if the DaemonSet does not exist.
-type daemonSets struct {
-	reader client.Reader
-	seen   map[client.ObjectKey]*appsv1.DaemonSet
-}
-
-// priorityOf returns the priority annotation of a pod's DaemonSet, nil if it has none.
-func (s daemonSets) priorityOf(ctx context.Context, pod client.Object) (*string, error) {
+// daemonSetPriority returns the priority annotation of a pod's DaemonSet, nil if it has none.
+func daemonSetPriority(ctx context.Context, reader client.Reader, pod client.Object) (*string, error) {
 	owner := workload.DaemonSetOf(pod)
 	if owner == nil {
 		return nil, nil
 	}
-	key := client.ObjectKey{Namespace: pod.GetNamespace(), Name: owner.Name}
-	set, seen := s.seen[key]
-	if !seen {
-		set = &appsv1.DaemonSet{}
-		if err := s.reader.Get(ctx, key, set); client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading DaemonSet %s: %w", key, err)
-		}
-		s.seen[key] = set
+	set, key := &appsv1.DaemonSet{}, client.ObjectKey{Namespace: pod.GetNamespace(), Name: owner.Name}
+	if err := reader.Get(ctx, key, set); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading DaemonSet %s: %w", key, err)
 	}
 	if set.UID != owner.UID {
 		return nil, nil

@@ -67,9 +67,9 @@ func (s *Step) Forget(machine types.UID) { s.Calls.ForgetMachine(machine) }
 // Woken returns the source that enqueues a Machine after its pods were read.
 func (s *Step) Woken() source.Source { return s.Calls.Woken() }
 
-// Look returns whether the termination of the Machine waits for its pods. It starts a call if one is due, and does not
+// Check returns whether the termination of the Machine waits for its pods. It starts a call if one is due, and does not
 // wait for it.
-func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
+func (s *Step) Check(ctx context.Context, d leaving.Departing, now time.Time) (leaving.Verdict, error) {
 	if d.Phase != hooksv1.BeforeTermination || d.Node == "" {
 		return leaving.Verdict{}, nil
 	}
@@ -78,8 +78,8 @@ func (s *Step) Look(ctx context.Context, d leaving.Departing, now time.Time) (le
 
 func (s *Step) live(check func(context.Context) leaving.Response) leaving.RemoteCheck {
 	return leaving.RemoteCheck{
-		Look: check, MaxWait: deadline, Call: callTimeout,
-		Reason: v1alpha1.StoppingPodsReason, NeverChecked: "pods have not been looked at yet", TimedOut: fmt.Sprintf("pods were not stopped within %s", deadline),
+		Check: check, MaxWait: deadline, Call: callTimeout,
+		Reason: v1alpha1.StoppingPodsReason, TimedOut: fmt.Sprintf("pods were not stopped within %s", deadline),
 	}
 }
 
@@ -111,7 +111,7 @@ func (s *Step) stopPods(ctx context.Context, d leaving.Departing, leaves func(*c
 		return leaving.Response{Wait: checkInterval} // The cache and the live read differ: one of them is late.
 	}
 	decision, refused, err := s.act(ctx, d, n)
-	a := leaving.Response{Says: strings.Join(append(decision.Notes, refused...), "; "), Err: err}
+	a := leaving.Response{Message: strings.Join(append(decision.Notes, refused...), "; "), Err: err}
 	switch {
 	case decision.Done():
 	case len(refused) > 0:

@@ -67,10 +67,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // drained is the part of a Node that a watch event must change: whether it is draining.
-func (r *Reconciler) drained(obj client.Object) any {
-	node, ok := obj.(*corev1.Node)
-	return ok && eviction.Draining(node, r.Taints)
-}
+func (r *Reconciler) drained(node *corev1.Node) any { return eviction.Draining(node, r.Taints) }
 
 // ofNode returns the requests for pods of a Node.
 func (r *Reconciler) ofNode(ctx context.Context, node client.Object) []ctrl.Request {

@@ -36,7 +36,7 @@ func (r *reporter) answered(resp eviction.Response, dryRun bool, took time.Durat
 		return
 	}
 	r.record(resp.Pod.UID, resp.Pod, corev1.EventTypeNormal, evictionv1.RescheduleRequestedEvent,
-		"%s: its operator is asked to move it away from Node %s", resp.Policy, resp.Pod.Spec.NodeName)
+		"%s: its operator is requested to move it away from Node %s", resp.Policy, resp.Pod.Spec.NodeName)
 }
 
 // count counts an eviction.
@@ -54,7 +54,7 @@ func (r *reporter) reconciled(done eviction.RequestResult) {
 		r.end(pod, withdrawn)
 	case done.Change == verdict.Withdraw:
 		r.record(pod, done.Pod, corev1.EventTypeNormal, evictionv1.RescheduleWithdrawnEvent,
-			"it stays on Node %s: the request to its operator is withdrawn", spec.NodeName)
+			"the request to its operator to move it away from Node %s is withdrawn", spec.NodeName)
 	case done.Pod == nil:
 		r.record(pod, done.Request, corev1.EventTypeNormal, evictionv1.RescheduledEvent, "pod %s has left Node %s", spec.Pod.Name, spec.NodeName)
 		if done.Change == verdict.Drop {

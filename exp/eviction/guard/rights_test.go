@@ -248,7 +248,7 @@ func TestItsRightsAreEnough(t *testing.T) {
 			t.Errorf("whoever asks at %s is answered %s", path, resp.Status)
 		}
 	}
-	if want := []string{"ClusterReschedulePolicy " + policy.GetName() + ": its operator has been asked to move it"}; !slices.Equal(answer.Warnings, want) {
+	if want := []string{"ClusterReschedulePolicy " + policy.GetName() + ": its operator has the request to move it"}; !slices.Equal(answer.Warnings, want) {
 		t.Errorf("warnings %q, want %q", answer.Warnings, want)
 	}
 	for range 5 {

@@ -262,8 +262,8 @@ func (f Facts) requestMove(relocation bool) Decision {
 	case f.Now.Before(r.queued(f.Now).Add(QueueTTL - longestWrite)):
 		ask.Write = Mark
 	case f.Policy.MaxConcurrent > 0 && r.Fresh(f.Now):
-		// Others count it. Queued again now, it would be behind them, and they behind it: none would ever be marked.
-		return f.wait(WaitingForTurn, fmt.Sprintf("it is queued again within %s", longestWrite))
+		// Its request still blocks others. Queued again now, it would wait for them, and they for it: a deadlock.
+		return f.wait(WaitingForTurn, fmt.Sprintf("its request is queued again within %s", longestWrite))
 	default:
 		ask.Write = Queue
 	}
@@ -333,7 +333,7 @@ func Changing(p *Policy) Decision {
 // wait returns a 429 with its cause.
 func (f Facts) wait(outcome, why string) Decision {
 	if why == "" {
-		why = "its operator has been asked to move it"
+		why = "its operator has the request to move it"
 	}
 	return Decision{Answer: Wait, Outcome: outcome, Message: "Pod waiting to be rescheduled", Cause: f.Policy.Name + ": " + why}
 }

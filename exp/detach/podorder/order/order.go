@@ -73,7 +73,7 @@ const (
 func Decide(f Facts) Decision {
 	record, d, err := recordOf(f)
 	if err != nil {
-		return Decision{Notes: []string{fmt.Sprintf("pods are not stopped in order, because it cannot be read which were to be: %v", err)}}
+		return Decision{Notes: []string{fmt.Sprintf("pods are not stopped in order: the record of them on the Node cannot be parsed: %v", err)}}
 	}
 	var first int64
 	for _, p := range slices.SortedFunc(slices.Values(f.Pods), byName) {
@@ -117,7 +117,7 @@ func priorityOf(p Pod, record map[string]string) (priority *int64, note string) 
 	case !listed && p.Priority == nil:
 		return nil, ""
 	case !listed:
-		return nil, fmt.Sprintf("%s came after pods began to be stopped, and is left alone", p)
+		return nil, fmt.Sprintf("%s was created after the ordered stop began, and is not stopped", p)
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {

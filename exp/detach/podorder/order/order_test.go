@@ -63,8 +63,8 @@ func TestDecide(t *testing.T) {
 		"Next":      {"It is gone.", []order.Pod{all[0], all[2]}, written, "b", "", "", []string{"stopping pods of priority 5: lab/b"}, false},
 		"Last":      {"Negative numbers are numbers.", []order.Pod{all[0]}, written, "c", "", "", []string{"stopping pods of priority -1: lab/c"}, false},
 		"End":       {"None of them is left.", []order.Pod{pod("plain", "")}, written, "", "", "", nil, true},
-		"CameBack":  {"It has another UID: to delete it again would never end.", []order.Pod{again}, written, "", "", "", []string{"lab/a came after pods began to be stopped, and is left alone"}, true},
-		"Overtaken": {"One of a higher priority that came back stops nobody.", []order.Pod{again, all[2]}, written, "b", "", "", []string{"stopping pods of priority 5: lab/b", "lab/a came after pods began to be stopped, and is left alone"}, false},
+		"CameBack":  {"It has another UID: to delete it again would never end.", []order.Pod{again}, written, "", "", "", []string{"lab/a was created after the ordered stop began, and is not stopped"}, true},
+		"Overtaken": {"One of a higher priority that came back stops nobody.", []order.Pod{again, all[2]}, written, "b", "", "", []string{"stopping pods of priority 5: lab/b", "lab/a was created after the ordered stop began, and is not stopped"}, false},
 		"Edited":    {"What was written down counts: an edit on the way has no two groups leave.", []order.Pod{pod("b", "99"), pod("c", "100")}, written, "b", "", "", []string{"stopping pods of priority 5: lab/b"}, false},
 		"Bad": {
 			"One bad number stops nobody else.",
@@ -98,10 +98,10 @@ func TestDecide(t *testing.T) {
 		},
 		"Unreadable": {
 			"Nobody knows which pods they are, and nobody guesses.", all, new("soon"), "", "", "",
-			[]string{"pods are not stopped in order, because it cannot be read which were to be: invalid character 's' looking for beginning of value"},
+			[]string{"pods are not stopped in order: the record of them on the Node cannot be parsed: invalid character 's' looking for beginning of value"},
 			true,
 		},
-		"Null": {"It says nothing.", all, new("null"), "", "", "", []string{"pods are not stopped in order, because it cannot be read which were to be: it is empty"}, true},
+		"Null": {"It says nothing.", all, new("null"), "", "", "", []string{"pods are not stopped in order: the record of them on the Node cannot be parsed: it is empty"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
