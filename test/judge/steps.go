@@ -23,9 +23,13 @@ func (*steps) Question() string {
 	return "Is it on record why a machine leaves before anything is taken away from it, and does its infrastructure go last?"
 }
 
-// End returns the verdicts on the deletions for which the lines of the managers, which may come last, have no attempt to
-// write a record.
-func (s *steps) End() []Verdict { return slices.Collect(maps.Values(s.unrecorded)) }
+// End returns the verdicts on deletions without a record for which no manager logged a failed attempt to write one.
+func (s *steps) End() (verdicts []Verdict) {
+	for _, uid := range slices.Sorted(maps.Keys(s.unrecorded)) {
+		verdicts = append(verdicts, s.unrecorded[uid])
+	}
+	return verdicts
+}
 
 func (s *steps) Judge(r Record) []Verdict {
 	before := s.world.machine(r)
@@ -64,15 +68,19 @@ func (s *steps) deletion(r Record, before *machine) []Verdict {
 	}
 }
 
-// attempted judges a deletion without a record by a line about an urgent record that was not answered. The API server's
-// log may lack the request.
+// attempted judges a deletion without a record by the first line about an urgent departure of the Machine. If that write
+// got no answer, the manager tried to write the record first. The API server's log may lack that request.
 func (s *steps) attempted(r Record) []Verdict {
-	_, unrecorded := s.unrecorded[r.Line.UID]
-	if !unrecorded || r.Line.Outcome != "api_error" || !(departure{Reason: r.Line.Reason}).urgent() {
+	v, unrecorded := s.unrecorded[r.Line.UID]
+	answered, failed := r.Line.Outcome == "success", r.Line.Outcome == "api_error"
+	if !unrecorded || !answered && !failed || !(departure{Reason: r.Line.Reason}).urgent() {
 		return nil
 	}
 	delete(s.unrecorded, r.Line.UID)
-	return kept(r)
+	if failed {
+		return kept(r)
+	}
+	return []Verdict{v}
 }
 
 func hookTakenOff(r Record, before *machine) []Verdict {

@@ -17,6 +17,11 @@ func TestSteps(t *testing.T) {
 	failed := func(reason string) judge.Record {
 		return judge.Record{Object: lab, Line: &judge.Line{Outcome: "api_error", UID: "m", Reason: reason}}
 	}
+	answered := func(reason string) judge.Record {
+		r := failed(reason)
+		r.Line.Outcome = "success"
+		return r
+	}
 	owned := func(r *judge.Record) { r.Got.Owner = "m" }
 	judged(t, judge.Steps, map[string]ruleCase{
 		"RecordThenDeletion": {
@@ -68,6 +73,11 @@ func TestSteps(t *testing.T) {
 			reason:  "A manager's clock may be wrong, so its lines may come last.",
 			records: []judge.Record{exists, remove, failed("KillSwitch")},
 			judged:  1,
+		},
+		"RecordAfterTheDeletion": {
+			reason:  "The manager's log shows that it deleted first.",
+			records: []judge.Record{exists, remove, answered("KillSwitch"), failed("KillSwitch")},
+			judged:  1, broken: []string{"the Machine was deleted without a record of its departure"},
 		},
 		"UnansweredRecordOfAWindowInALateLine": {
 			reason:  "A window's end waits until the record can be written.",
