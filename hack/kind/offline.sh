@@ -34,6 +34,10 @@ check() {
 	local program kind free
 	[ "$(uname)" = Linux ] || fail 'it creates Linux nodes: run it on Linux, or in a virtual machine with it'
 	[ "$(id -u)" = 0 ] || fail 'it makes namespaces and mounts: run it as root, in a virtual machine that you can throw away if you like'
+	# Most machines lack this one only.
+	if ! command -v debootstrap >/dev/null && command -v apt-get >/dev/null; then
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends debootstrap; } >/dev/null 2>&1 || true
+	fi
 	for program in unshare setpriv setsid pivot_root findmnt flock pkill debootstrap; do
 		command -v $program >/dev/null || fail "there is no $program: install it, on Debian and Ubuntu by apt-get install util-linux procps debootstrap"
 	done
