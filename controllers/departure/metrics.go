@@ -25,7 +25,7 @@ var (
 	}, []string{"namespace", "cluster", "lane"})
 	deadlinesMissed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fivespot_deadlines_missed_total",
-		Help: "Machines that left after a deadline of a step or an extension had passed, or whose Node did not answer, each counted once, by namespace and name of their Cluster, and the reason of ReadyForDeletion. The series of a Cluster go with it.",
+		Help: "Machines for which a deadline of a step or an extension passed, or whose Node did not answer, each counted once for a reason and a leader, by namespace and name of their Cluster, and the reason of ReadyForDeletion. The series of a Cluster go with it.",
 	}, []string{"namespace", "cluster", "reason"})
 	orphanMachines = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fivespot_orphan_machines",

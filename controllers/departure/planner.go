@@ -118,8 +118,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(next.Sub(ended), time.Millisecond)}, nil
 }
 
-// plan decides which departures of a Cluster start now, while other workers plan the other Clusters. It dates the
-// starts later than now, which every plan counts as now. recount sets the real time.
+// plan decides which departures of a Cluster start now, while other workers plan the other Clusters. Until recount sets
+// the real time of a start, its time is in the future. Every plan counts such a start as now.
 func (r *Reconciler) plan(c *cluster, f departurecap.Fleet) departurecap.Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -172,8 +172,7 @@ func (r *Reconciler) refresh(ctx context.Context, key client.ObjectKey, m *machi
 }
 
 // due reports whether the machine still has to leave. It stays if its schedule or the clock was corrected since, or if
-// its ScheduledMachine was deleted and created anew. change is when that changes by time alone,
-// zero if never.
+// its ScheduledMachine was deleted and created anew. change is when that changes by time alone, zero if never.
 func (m *machine) due(now time.Time) (due bool, change time.Time) {
 	switch {
 	case !m.DeletionTimestamp.IsZero():

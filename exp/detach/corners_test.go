@@ -337,37 +337,22 @@ func TestNodeBeingDeletedIsNotRestored(t *testing.T) {
 	})
 }
 
-// TestDepartureUsesAddressesOfMachine: a machine leaves whose Node cannot be read. The workload cluster does not answer,
-// or the Node was deleted before the first reconcile, as under a new leader. The Machine has the addresses, and the load
-// balancer answers.
-func TestDepartureUsesAddressesOfMachine(t *testing.T) {
-	unreachable := func(w *world) { w.lost = true }
-	for name, tc := range map[string]struct {
-		before func(*world)
-		reason v1alpha1.DepartureReason
-	}{
-		"OwnerUnreachable":  {unreachable, v1alpha1.ReclaimedByOwner},
-		"OwnerNodeGone":     {func(w *world) { w.must(w.Delete(w.Context(), w.node("ws-1"))) }, v1alpha1.ReclaimedByOwner},
-		"WindowUnreachable": {unreachable, v1alpha1.WindowClosed},
-		"WindowUnreachableAnnotated": {func(w *world) {
-			w.edit("ws-1", func(n *corev1.Node) { n.Annotations = map[string]string{expv1.NodeDetachAnnotation: "true"} })
-			w.turns(5)
-			w.lost = true
-		}, v1alpha1.WindowClosed},
+// TestEmergencyUsesAddressesOfMachine: an owner takes a machine whose Node cannot be read. The workload cluster
+// does not answer, or the Node was deleted before the first reconcile, as under a new leader. The Machine has the
+// addresses, and the load balancer answers.
+func TestEmergencyUsesAddressesOfMachine(t *testing.T) {
+	for name, before := range map[string]func(*world){
+		"Unreachable": func(w *world) { w.lost = true },
+		"NodeGone":    func(w *world) { w.must(w.Delete(w.Context(), w.node("ws-1"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.turns(2)
-				tc.before(w)
-				w.leave("ws-1", tc.reason)
+				before(w)
+				w.leave("ws-1", v1alpha1.ReclaimedByOwner)
 				w.turns(5)
 				if !w.edge.servers["ws-1"].drains {
 					t.Error("docs: load balancers are told at the same time; its owner's box gets connections")
-				}
-				w.lost = false
-				w.turns(5)
-				if n := w.node("ws-1"); n != nil && n.Spec.Unschedulable != (tc.reason == v1alpha1.WindowClosed) {
-					t.Errorf("its Node is unschedulable: %t", n.Spec.Unschedulable)
 				}
 			})
 		})

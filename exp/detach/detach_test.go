@@ -336,42 +336,48 @@ func TestControlPlaneNodesStay(t *testing.T) {
 	})
 }
 
-// TestUnreachableLoadBalancerIsReported: condition, Event and message show a silent load balancer, and the remaining
-// connections.
+// TestUnreachableLoadBalancerIsReported: condition, Event and message show a silent load balancer. Connections that it
+// reported before still count.
 func TestUnreachableLoadBalancerIsReported(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.edge.servers["ws-1"].connections = 3
-		w.edit("ws-1", cordon)
-		for range 4 {
-			w.turn()
-		}
-		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c == nil || c.Reason != expv1.DetachingReason || c.Message != "edge: web/ws-1 has 3 connections" {
-			t.Errorf("got %+v", c)
-		}
-		w.edge.down = true
-		w.turn()
-		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c.Reason != expv1.MembershipUnknownReason || c.Message != "edge: connection refused" {
-			t.Errorf("got %+v", c)
-		}
-		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status != metav1.ConditionFalse || c.Message != "connection refused" {
-			t.Errorf("got %+v", c)
-		}
-		if m := w.attachment("ws-1").Status.LoadBalancers[0].Members[0]; m.State != "Draining" || ptr.Deref(m.Connections, 0) != 3 {
-			t.Errorf("its connections are forgotten: %+v", m)
-		}
-		w.spec(func(s *expv1.LoadBalancerSpec) { s.FailurePolicy = v1alpha1.FailurePolicyIgnore })
-		if v := w.verdict(); !v.Holds {
-			t.Errorf("connections that were reported are not waited for: %+v", v)
-		}
-		w.edge.down, w.edge.servers["ws-1"].connections = false, 0
-		w.settle()
-		if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c.Status != metav1.ConditionTrue || c.Reason != expv1.DetachedReason {
-			t.Errorf("got %+v", c)
-		}
-		if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status != metav1.ConditionTrue {
-			t.Errorf("got %+v", c)
-		}
-	})
+	for name, fail := range map[string]func(*edge){
+		"Silent":     func(e *edge) { e.down = true },
+		"NoState":    func(e *edge) { e.down, e.lists = true, true },
+		"HalfSilent": func(e *edge) { e.half, e.servers["ws-1"].connections = true, 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.edge.servers["ws-1"].connections = 3
+				w.edit("ws-1", cordon)
+				w.turns(4)
+				if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c == nil || c.Reason != expv1.DetachingReason || c.Message != "edge: web/ws-1 has 3 connections" {
+					t.Errorf("got %+v", c)
+				}
+				fail(w.edge)
+				w.turn()
+				if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c.Reason != expv1.MembershipUnknownReason || c.Message != "edge: connection refused" {
+					t.Errorf("got %+v", c)
+				}
+				if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status != metav1.ConditionFalse || c.Message != "connection refused" {
+					t.Errorf("got %+v", c)
+				}
+				if m := w.attachment("ws-1").Status.LoadBalancers[0].Members[0]; m.State != "Draining" || ptr.Deref(m.Connections, 0) != 3 {
+					t.Errorf("its connections are forgotten: %+v", m)
+				}
+				w.spec(func(s *expv1.LoadBalancerSpec) { s.FailurePolicy = v1alpha1.FailurePolicyIgnore })
+				if v := w.verdict(); !v.Holds {
+					t.Errorf("connections that were reported are not waited for: %+v", v)
+				}
+				w.edge.down, w.edge.half, w.edge.servers["ws-1"].connections = false, false, 0
+				w.settle()
+				if c := conditions.Get(w.attachment("ws-1"), expv1.NodeBeingDetachedCondition); c.Status != metav1.ConditionTrue || c.Reason != expv1.DetachedReason {
+					t.Errorf("got %+v", c)
+				}
+				if c := conditions.Get(w.balancer(), expv1.ReachableCondition); c.Status != metav1.ConditionTrue {
+					t.Errorf("got %+v", c)
+				}
+			})
+		})
+	}
 }
 
 // TestFailureOfOneNodeAffectsNoOther: the load balancer, or the API server, rejects calls for ws-1.

@@ -25,7 +25,6 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/index"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -455,17 +454,11 @@ func (s *scope) fill(a *expv1.NodeAttachment, d plan.Decision, now metav1.Time) 
 	if a.DeletionTimestamp.IsZero() {
 		controllerutil.AddFinalizer(a, expv1.Finalizer)
 	}
-	switch {
-	case s.node != nil:
+	if s.node != nil {
 		a.Spec.NodeUID, a.Spec.ControlPlane = s.node.UID, ofControlPlane(s.node)
-	case d.Trigger == plan.Departure: // The Node is cordoned and marked when it can be read.
-		a.Spec.NodeUID, a.Spec.ControlPlane = "", a.Spec.ControlPlane || util.IsControlPlaneMachine(s.machine)
-	case d.Trigger != plan.Emergency:
-		return
 	}
-	a.Spec.ProviderID = s.providerID
-	if s.node != nil || len(s.addresses) > 0 {
-		a.Spec.Addresses = s.addresses
+	if s.node != nil || d.Trigger == plan.Emergency {
+		a.Spec.ProviderID, a.Spec.Addresses = s.providerID, s.addresses
 	}
 }
 

@@ -117,7 +117,8 @@ func (s *nodeBalancer) states(lb string, known []expv1.MembershipStatus) (states
 			Connections: m.Status.Connections,
 			Message:     s.steps[i].Held,
 		}
-		if k := slices.IndexFunc(known, func(k expv1.MembershipStatus) bool { return k.Same(state.Membership) }); k >= 0 && state.State == unknownState {
+		if k := slices.IndexFunc(known, func(k expv1.MembershipStatus) bool { return k.Same(state.Membership) }); k >= 0 &&
+			(state.State == unknownState || m.Status.Partial && m.Status.State == balancer.Drained && known[k].State == string(balancer.Draining)) {
 			state.State, state.Connections = known[k].State, known[k].Connections
 		}
 		states = append(states, state)

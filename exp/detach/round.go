@@ -186,19 +186,25 @@ func (o *round) readStatuses(ctx context.Context, driver balancer.Driver) error 
 	o.callErrors = join(o.callErrors, err)
 	for _, s := range o.nodes {
 		for i := range s.members {
-			m := &s.members[i]
-			if m.Status, statuses = statuses[0], statuses[1:]; m.Status.Partial {
-				s.failed = err
-			}
-			switch {
-			case s.failed != nil && o.addressChanged(driver, s, *m): // The address could not be read.
-				m.Status = balancer.Status{State: balancer.Unknown}
-			case driver.Elsewhere(s.node(), m.Membership):
-				m.Status = balancer.Status{State: balancer.Absent}
-			}
+			o.setStatus(driver, s, &s.members[i], statuses[0], err)
+			statuses = statuses[1:]
 		}
 	}
 	return nil
+}
+
+// setStatus sets the status of a membership. err is the error of the read, which may concern only other memberships.
+func (o *round) setStatus(driver balancer.Driver, s *nodeBalancer, m *plan.Member, status balancer.Status, err error) {
+	m.Status = status
+	if status.Partial || err != nil && status.State == balancer.Unknown {
+		s.failed = err
+	}
+	switch {
+	case s.failed != nil && o.addressChanged(driver, s, *m): // The address could not be read.
+		m.Status = balancer.Status{State: balancer.Unknown}
+	case driver.Elsewhere(s.node(), m.Membership):
+		m.Status = balancer.Status{State: balancer.Absent}
+	}
 }
 
 // discover finds the memberships of a Node. A partial result counts, and the next round repeats the discovery.

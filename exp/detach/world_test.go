@@ -420,7 +420,8 @@ func (w *world) cluster(change func(*clusterv1.Cluster)) {
 // edge is a load balancer with a configured server for each Node.
 type edge struct {
 	servers map[string]*server
-	down    bool
+	// down means that it does not answer. lists means that the driver then lists all members as unknown.
+	down, lists bool
 	// cloud means that it keeps drains, and that no membership lasts.
 	cloud bool
 	// half means that one of its two processes does not answer.
@@ -471,7 +472,10 @@ func (e *edge) partly() error {
 }
 
 func (e *edge) Status(_ context.Context, places []balancer.Membership) (statuses []balancer.Status, err error) {
-	if e.reads++; e.down {
+	if e.reads++; e.down && e.lists {
+		return slices.Repeat([]balancer.Status{{State: balancer.Unknown}}, len(places)), errDown
+	}
+	if e.down {
 		return nil, errDown
 	}
 	for _, p := range places {

@@ -33,7 +33,7 @@ func newQueue(requests []evictionv1.RescheduleRequest, policy *Policy, ours *evi
 
 // blocks reports whether another pod counts against maxConcurrent. It counts if it is marked, or if its request is fresh
 // and older than ours. A withdrawn request counts for QueueTTL after it was queued: another guard may still write the
-// mark. If our request has expired, each fresh one counts: it would be queued again behind them.
+// mark. If our request has expired, each fresh one counts, because ours would be queued again behind it.
 func (q *queue) blocks(other client.Object) bool {
 	if other.GetUID() == q.ours.Spec.Pod.UID {
 		return false

@@ -18,7 +18,7 @@ import (
 // An Intent is what 5-Spot does to a machine, and why.
 type Intent struct {
 	// Reason is why a machine leaves. It is written on the Machine. Empty means that the machine does not leave, or that
-	// the reason is already recorded. The audit log has the recorded reason, unless this one is exempt.
+	// the reason is already recorded. The audit log has the recorded reason, unless one of the two is exempt.
 	Reason v1alpha1.DepartureReason
 	// Lane is the lane of the departure. It is written on the Machine. Empty means the default lane of Reason.
 	Lane v1alpha1.DepartureLane

@@ -97,9 +97,9 @@ func Urgent(f ReclaimFacts) (Step, bool) {
 	}
 }
 
-// DecideReclaim returns the next step if Urgent returns none. The order is RecordRequest, Eject, Evict, WaitForRemoval,
-// DisableSchedule, Clear. DeleteNode runs when the infrastructure is gone. After a crash the stored state leads to the
-// next step. A Machine of a control plane is never removed.
+// DecideReclaim returns the next step if Urgent returns none. Together they return RecordRequest, Eject, Evict,
+// WaitForRemoval, DisableSchedule and Clear, in this order. DeleteNode runs when the infrastructure is gone. After a crash
+// the stored state leads to the next step. A Machine of a control plane is never removed.
 func DecideReclaim(f ReclaimFacts) Step {
 	switch {
 	case f.Recorded && !f.Ejected, f.Reappeared && !f.Ejected && !f.ControlPlane:

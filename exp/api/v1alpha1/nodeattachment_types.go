@@ -142,7 +142,7 @@ func (m *Membership) Same(other Membership) bool {
 	return *m == other
 }
 
-// MembershipStatus is the state of a membership, as the load balancer reports it.
+// MembershipStatus is the state of a membership, as the load balancer last reported it.
 type MembershipStatus struct {
 	Membership `json:",inline"`
 

@@ -165,9 +165,6 @@ func Decide(n Node, r Record, balanced bool, keys []string) Decision {
 	switch {
 	case n.Machine == LeavesAtOnce && !n.Exists && n.Identity != "" && (r.Exists || balanced):
 		return Decision{Write: r.Trigger != Emergency, Trigger: Emergency}
-	case !n.Known && n.Machine == Leaves && n.Identity != "" && r.Trigger != Gone && (r.Exists || balanced):
-		other := r.ofOtherMachine(n)
-		return Decision{Write: r.Trigger != Departure || other, Trigger: Departure, Forget: other} // The Machine identifies it.
 	case !n.Known:
 		return Decision{}
 	case !n.Exists:

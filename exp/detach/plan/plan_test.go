@@ -105,13 +105,9 @@ func TestDecideForNode(t *testing.T) {
 			at(plan.Record{UID: "n1", ProviderID: "i-1", Trigger: plan.Gone, Memberships: 2, Permanent: 1}), false,
 			plan.Decision{Write: true, Forget: true},
 		},
-		"OwnerUnseen":       {"Its Machine says who it is.", plan.Node{Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
-		"LeavesUnseen":      {"Its Machine says who it is.", plan.Node{Owned: true, Identity: "192.0.2.1", Machine: plan.Leaves}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Departure}},
-		"LeavesUnseenOnce":  {"Once.", plan.Node{Owned: true, Identity: "192.0.2.1", Machine: plan.Leaves}, at(plan.Record{Trigger: plan.Departure}), false, plan.Decision{Trigger: plan.Departure}},
-		"LeavesUnseenGone":  {"It was gone before.", plan.Node{Owned: true, Identity: "192.0.2.1", Machine: plan.Leaves}, at(plan.Record{Trigger: plan.Gone}), false, plan.Decision{}},
-		"LeavesUnseenAlone": {"Nobody needs to be told.", plan.Node{Owned: true, Identity: "192.0.2.1", Machine: plan.Leaves}, plan.Record{}, true, plan.Decision{}},
-		"OwnerGone":         {"Its place may be taken yet.", plan.Node{Known: true, Owned: true, Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
-		"OwnerTold":         {"Once.", plan.Node{Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, at(plan.Record{Trigger: plan.Emergency}), false, plan.Decision{Trigger: plan.Emergency}},
+		"OwnerUnseen": {"Its Machine says who it is.", plan.Node{Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
+		"OwnerGone":   {"Its place may be taken yet.", plan.Node{Known: true, Owned: true, Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, plan.Record{}, false, plan.Decision{Write: true, Trigger: plan.Emergency}},
+		"OwnerTold":   {"Once.", plan.Node{Identity: "192.0.2.1", Machine: plan.LeavesAtOnce}, at(plan.Record{Trigger: plan.Emergency}), false, plan.Decision{Trigger: plan.Emergency}},
 	} {
 		if diff := cmp.Diff(tc.want, plan.Decide(tc.node, tc.record, !tc.alone, nil)); diff != "" {
 			t.Errorf("%s: %s -want, +got:\n%s", name, tc.reason, diff)
