@@ -58,8 +58,8 @@ type Reconciler struct {
 	// deletions maps a ScheduledMachine to when its Machine was deleted, until the record of the reclaim is written. The
 	// Machine's deletionTimestamp has whole seconds, and is used only after a restart.
 	deletions sync.Map
-	// fresh detects a stale cache that still shows a Machine from before its ejection. nodeWrites
-	// tracks the conflicts of writes to Nodes, so that their back-off does not delay a removal.
+	// fresh detects a stale cache that still shows a Machine from before its ejection. nodeWrites tracks the conflicts of
+	// writes to Nodes, so that their back-off does not delay a removal.
 	fresh, nodeWrites wake.Freshness
 	// backoff is the rate limiter of the queue. Its delays are short while an owner waits.
 	backoff *reclaimBackoff

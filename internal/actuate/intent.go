@@ -115,7 +115,8 @@ func (i *Intent) line(obj client.Object) audit.Line {
 	if d.ActionID != "" {
 		line.ActionID = d.ActionID + i.step
 	}
-	if i.Reason == "" || d.ActionID != "" && i.Reason.Lane() != v1alpha1.ExemptLane && !d.Urgent() || i.Reason == d.Reason {
+	underWay := d.ActionID != "" && !d.Urgent() && i.Reason.Lane() != v1alpha1.ExemptLane
+	if i.Reason == "" || underWay || i.Reason == d.Reason {
 		line.Reason, line.Lane, line.Cycle = string(d.Reason), string(d.Lane), d.Cycle
 	}
 	return line
